@@ -1,13 +1,11 @@
 """Two texts compared by a sentence encoder: which words of both make them similar."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from helpers.tiny_models import text_model
 from helpers.tiny_tokenizers import word_piece_tokenizer
-from helpers.two_towers import encoder_network, sentence_model
+from helpers.two_towers import encoder_network, save_sentence_folder, sentence_model
 
 import clearhead
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
@@ -74,19 +72,6 @@ def test_pairs_in_a_batch_equal_single_ones():
         alone = clearhead.explain(sentence_model(), pair, check=False)
         for explanation, expected in zip(joint.explanations, alone.explanations, strict=True):
             np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-9, atol=1e-12)
-
-
-def save_sentence_folder(folder, *, mode="pooling_mode_mean_tokens", similarity="cosine", extra=()):
-    encoder_network().float().save_pretrained(folder)
-    word_piece_tokenizer().save_pretrained(folder)
-    names = [("", "Transformer"), ("1_Pooling", "Pooling"), *extra]
-    modules = [{"path": path, "type": f"sentence_transformers.models.{name}"} for path, name in names]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32, mode: True}))
-    settings = {"similarity_fn_name": similarity}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
-    return folder
 
 
 @pytest.mark.parametrize(("mode", "pooling"), [("pooling_mode_mean_tokens", "mean"), ("pooling_mode_cls_token", "cls")])

@@ -10,7 +10,7 @@ from helpers.two_towers import TEXTS, WITH_PATCHES, tower_model
 
 import clearhead
 from clearhead.data.task import Example, Task
-from clearhead.errors import BadInput, UnsupportedModel
+from clearhead.errors import BadInput, TooLong, UnsupportedModel
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.placement import weight_versions
 from clearhead.model.target import Target
@@ -201,6 +201,14 @@ def test_fixed_texts_make_a_classifier():
         clearhead.zero_shot(model, "a cat")
     with pytest.raises(UnsupportedModel, match="does not compare"):
         clearhead.zero_shot(clearhead.load(), TEXTS)
+
+
+def test_a_text_longer_than_its_tower_takes_is_refused_or_cut():
+    model, pair = tower_model(), (photo(), "film " * 60)
+    with pytest.raises(TooLong, match="40"):
+        clearhead.explain(model, pair, check=False)
+    joint = clearhead.explain(model, pair, overflow="truncate", check=False)
+    assert len(joint.text.tokens) == 40
 
 
 def test_a_picture_tower_without_patches_is_refused():

@@ -3,7 +3,7 @@
 import pytest
 from helpers.commands import one_line, records
 from helpers.pictures import photo
-from helpers.two_towers import encoder_network, tower_network, tower_processor
+from helpers.two_towers import save_sentence_folder, save_tower_folder
 from PIL import Image
 
 import clearhead
@@ -11,12 +11,7 @@ import clearhead
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clip")
-    tower_network("clip").float().save_pretrained(folder)
-    processor = tower_processor()
-    processor.tokenizer.save_pretrained(folder)
-    processor.image_processor.save_pretrained(folder)
-    return str(folder)
+    return str(save_tower_folder(tmp_path_factory.mktemp("clip")))
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +65,7 @@ def test_mistakes_are_told(run, clip, picture, tmp_path):
 
 
 def test_two_texts(run, tmp_path):
-    import json
-
-    encoder_network().float().save_pretrained(tmp_path)
-    tower_processor().tokenizer.save_pretrained(tmp_path)
-    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
-    (tmp_path / "modules.json").write_text(json.dumps(modules))
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    save_sentence_folder(tmp_path)
     code, output, errors = run("explain", "a fine film", "not bad", "--model", str(tmp_path), "--no-check")
     assert code == 0, errors
     assert "Similarity" in output

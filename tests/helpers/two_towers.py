@@ -1,6 +1,8 @@
 """Tiny random two-tower models in float64, with processors."""
 
+import json
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import transformers as hf
@@ -53,3 +55,26 @@ def encoder_network(*, has_biases: bool = True):
 
 def sentence_model(*, has_biases: bool = True, **options: str):
     return clearhead.similarity(encoder_network(has_biases=has_biases), word_piece_tokenizer(), **options)
+
+
+def save_tower_folder(folder: Path) -> Path:
+    """Save a tiny CLIP with its tokenizer and image processor."""
+    tower_network("clip").float().save_pretrained(folder)
+    processor = tower_processor()
+    processor.tokenizer.save_pretrained(folder)
+    processor.image_processor.save_pretrained(folder)
+    return folder
+
+
+def save_sentence_folder(folder: Path, *, mode="pooling_mode_mean_tokens", similarity="cosine", extra=()) -> Path:
+    """Save a tiny BERT as sentence-transformers does."""
+    encoder_network().float().save_pretrained(folder)
+    word_piece_tokenizer().save_pretrained(folder)
+    names = [("", "Transformer"), ("1_Pooling", "Pooling"), *extra]
+    modules = [{"path": path, "type": f"sentence_transformers.models.{name}"} for path, name in names]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32, mode: True}))
+    settings = {"similarity_fn_name": similarity}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    return folder

@@ -31,7 +31,8 @@ def address(tmp_path_factory):
 
 
 def add_model(page, name):
-    """Add another model's explanation of what each of them predicts."""
+    """Add another model's explanation by the same method of what each of them predicts."""
+    page.select_option("#other-method", page.input_value("#method"))
     page.select_option("#other-target", label="Predicted")
     page.select_option("#other-model", name)
     page.click("#add-comparison")

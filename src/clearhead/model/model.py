@@ -14,7 +14,7 @@ from clearhead.model.custom_network import CustomNetwork
 from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
 from clearhead.model.function_network import FunctionNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork, PictureNetwork
-from clearhead.model.two_towers import DualEncoder
+from clearhead.model.two_towers import DualEncoder, Tower
 
 # `config.problem_type` of Transformers to the name used here.
 PROBLEMS = {
@@ -233,9 +233,10 @@ def max_tokens(model: Model) -> int | None:
     """Return the maximum number of tokens of an input; None if nothing limits it."""
     limits = [_count_positions(table) for table in model.position_tables]
     limits += _tokenizer_limits(model.processor)
-    if limits:
-        return min(limits)
-    return _config_limit(model.config)
+    # CLIP's table of positions has the same name in both towers, so its size is read from the config.
+    if not limits or isinstance(model.network, Tower):
+        limits += _config_limit(model.config)
+    return min(limits, default=None)
 
 
 def _tokenizer_limits(tokenizer: Any) -> list[int]:
@@ -246,12 +247,13 @@ def _tokenizer_limits(tokenizer: Any) -> list[int]:
     return [limit]
 
 
-def _config_limit(config: Any) -> int | None:
+def _config_limit(config: Any) -> list[int]:
+    """Return the limit of the config in a list; an empty list if it has none."""
     limit = getattr(config, "max_position_embeddings", None) or 0
     # Some configs state -1 for "no limit".
     if limit <= 0:
-        return None
-    return int(limit)
+        return []
+    return [int(limit)]
 
 
 def _problem_of_single_output(problem: str | None) -> str:

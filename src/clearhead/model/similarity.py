@@ -87,11 +87,11 @@ def _side_processor(model: Model, side: int) -> Any:
 
 def encode_side(model: Model, side: int, sources: Sequence[Any], overflow: str = "error") -> Inputs:
     """Encode inputs of one side as a batch."""
-    tower = _encoding_model(model, side)
+    tower = make_reading_tower(model, side)
     return collate(tower, [_encode(tower, model, source, overflow) for source in sources])
 
 
-def _encoding_model(model: Model, side: int) -> Model:
+def make_reading_tower(model: Model, side: int) -> Model:
     """Return a tower that reads its inputs, without anything to compare them with."""
     return make_tower(model, side, _make_nothing(model), ["similarity"])
 

@@ -108,7 +108,7 @@ def _step_records(explanation: AnswerExplanation) -> list[dict[str, Any]]:
     return records
 
 
-def line(explanation: Explanation, name: str | None = None) -> str:
+def line(explanation: Explanation | JointExplanation, name: str | None = None) -> str:
     """Return the record as one line of JSON; NaN and infinity become null."""
     return json.dumps(finite(record(explanation, name)), ensure_ascii=False, allow_nan=False)
 

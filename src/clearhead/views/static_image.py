@@ -41,7 +41,7 @@ def draw(explanations: Sequence[Explanation]) -> Image.Image:
     """
     joint = find_joint(explanations)
     if joint is not None:
-        return _draw_joint(joint)
+        return draw_joint(joint)
     # A photo next to a text is drawn as a text, whose words are its patches.
     if draws_photos(explanations):
         return photo_image.draw(explanations)
@@ -49,7 +49,8 @@ def draw(explanations: Sequence[Explanation]) -> Image.Image:
     return _draw_boxes(boxes, height)
 
 
-def _draw_joint(joint: JointExplanation) -> Image.Image:
+def draw_joint(joint: JointExplanation) -> Image.Image:
+    """Draw all inputs of a joint explanation."""
     boxes, height = joint_image.lay_out(joint)
     return joint_image.join_pictures(joint, _draw_boxes(boxes, height))
 
@@ -69,7 +70,7 @@ def svg(explanations: Sequence[Explanation]) -> str:
 
 def _write_joint(joint: JointExplanation) -> str:
     # Drawn, because a layout of text has no place for a picture beside it.
-    image = _draw_joint(joint)
+    image = draw_joint(joint)
     picture = f'<image width="{image.width}" height="{image.height}" href="{heatmap.encode_data_url(image, "PNG")}"/>'
     return _write_svg(*image.size, picture, escape_hidden(f"{joint.label} explained by {joint.method}"))
 

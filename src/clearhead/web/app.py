@@ -14,10 +14,14 @@ from clearhead.web.dispatcher import Dispatcher
 from clearhead.web.error_handlers import add_error_handlers
 from clearhead.web.job_queue import Worker
 from clearhead.web.limits import LIMITS, Limits
-from clearhead.web.routes import PACKAGE, POST_PATHS, api_router, page_router
+from clearhead.web.routes import PACKAGE, api_router, list_post_paths, page_router
 from clearhead.web.runs import Runs
 from clearhead.web.security import AccessPolicy, SecurityMiddleware
 from clearhead.web.service import ExplainService
+from clearhead.web.similarity import similarity_router
+from clearhead.web.similarity_service import SimilarityService
+
+API_ROUTERS = (api_router, difference_router, similarity_router)
 
 
 def build_app(
@@ -26,7 +30,8 @@ def build_app(
     """Return the application that serves these models and finished runs."""
     app = _make_app()
     _set_state(app, models, limits, runs)
-    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits, post_paths=POST_PATHS)
+    paths = list_post_paths(API_ROUTERS)
+    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits, post_paths=paths)
     add_error_handlers(app)
     _add_routes(app)
     return app
@@ -49,6 +54,7 @@ def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: 
     service = ExplainService(models, limits, worker.check_interrupted, worker.note_progress)
     app.state.worker = worker
     app.state.service = service
+    app.state.similarity = SimilarityService(service)
     app.state.dispatcher = Dispatcher(worker, service)
     app.state.limits = limits
     app.state.runs = Runs([]) if runs is None else runs
@@ -58,8 +64,8 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(page_router)
     # StaticFiles refuses paths outside its folder.
     app.mount("/static", StaticFiles(directory=str(PACKAGE / "static")), name="static")
-    app.include_router(api_router)
-    app.include_router(difference_router)
+    for router in API_ROUTERS:
+        app.include_router(router)
 
 
 @asynccontextmanager

@@ -26,11 +26,15 @@ def _exceeds(value: object, limit: int) -> bool:
 
 def check_pass_size(model: Model, method: MethodSpec, encoded: Encoded, limits: Limits) -> None:
     """Raise BadOption if a batch of a method, whose size its option chooses, would take too much memory."""
+    check_batch_rows(model, method, _count_tokens(model, encoded), limits)
+
+
+def check_batch_rows(model: Model, method: MethodSpec, tokens: int, limits: Limits) -> None:
+    """Raise BadOption if a batch of inputs with so many tokens would take too much memory."""
     rows = method.options.get("batch")
     # Without a size, methods choose batches that stay small.
     if not isinstance(rows, int):
         return
-    tokens = _count_tokens(model, encoded)
     fitting = max(1, count_fitting_rows(model, tokens, limits.max_pass_bytes))
     if rows > fitting:
         raise BadOption(

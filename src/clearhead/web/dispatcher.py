@@ -28,22 +28,23 @@ class Dispatcher:
     async def explain(self, request: Request, body: ExplainRequest) -> Answer:
         """Explain an input, together with waiting requests that can share its forward pass."""
         group = self.service.find_batch_group(body)
-        answer: Answer = await self._run(request, self.service.explain, body, group)
+        answer: Answer = await self.run(request, self.service.explain, body, group)
         return answer
 
     async def hide(self, request: Request, body: HideRequest) -> HideResponse:
         """Run the model with tokens hidden."""
-        response: HideResponse = await self._run(request, self.service.hide, body)
+        response: HideResponse = await self.run(request, self.service.hide, body)
         return response
 
     async def compute_curve(self, request: Request, body: CurveRequest) -> CurveResponse:
         """Compute a perturbation curve."""
-        response: CurveResponse = await self._run(request, self.service.compute_curve, body)
+        response: CurveResponse = await self.run(request, self.service.compute_curve, body)
         return response
 
-    async def _run(
+    async def run(
         self, request: Request, work: Callable[[list[Any]], Sequence[Any]], body: Any, group: Hashable = None
     ) -> Any:
+        """Run a method of a service, which takes a list of bodies, with this one; return its answer."""
         job = self.worker.submit(work, body, group, _read_ticket(request))
         result = asyncio.wrap_future(job.future)
         try:

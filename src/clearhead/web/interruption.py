@@ -27,7 +27,8 @@ def call_before_passes(model: Model, action: Callable[[], None]) -> Iterator[Non
     # Hooks, because methods run as many forward passes as they like and know nothing of clients.
     with ExitStack() as stack:
         for version in _list_versions(model):
-            stack.enter_context(_find_network(version).register_forward_pre_hook(_Hook(action)))
+            for network in _list_networks(version):
+                stack.enter_context(network.register_forward_pre_hook(_Hook(action)))
         yield
 
 
@@ -37,6 +38,9 @@ def _list_versions(model: Model) -> list[Model]:
     return [model, *copies]
 
 
-def _find_network(model: Model) -> Any:
+def _list_networks(model: Model) -> list[Any]:
+    # Inputs of two towers are embedded by one of the parts, without a pass of the whole.
+    if model.reads_pairs:
+        return [model.network.network, *model.network.network.children()]
     # Writing an answer calls the language model itself, not the network around it.
-    return model.network.language_model if model.writes else model.network
+    return [model.network.language_model if model.writes else model.network]

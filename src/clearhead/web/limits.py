@@ -18,6 +18,8 @@ class Limits:
     # Of language models: the prompt, and the answer that is written or given.
     max_prompt_tokens: int = 2048
     max_answer_tokens: int = 256
+    # Of two-tower models: the texts that a picture or a text is compared with; a saved page explains each of them.
+    max_compared_texts: int = 16
     # Checked before decoding: a small file can claim a huge size.
     max_pixels: int = 25_000_000
     # Larger images are scaled down: models see far fewer pixels.

@@ -37,7 +37,7 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "pixels": _pack_pixels(explanation),
         **_spell_labels(body),
         "contrast": _list_contrast(answer),
-        "scale": _describe_scale(make_scale(explanation)),
+        "scale": describe_scale(make_scale(explanation)),
         "notes": _list_notes(explanation),
         "coverage": format_coverage(explanation),
         "trust": _describe_trust(explanation),
@@ -83,7 +83,7 @@ def _add_to_answer(explanation: Explanation, body: dict[str, Any]) -> dict[str, 
     return {"answer": {**body["answer"], **finite(describe_answer(explanation))}}
 
 
-def _describe_scale(scale: Scale) -> dict[str, Any]:
+def describe_scale(scale: Scale) -> dict[str, Any]:
     """Return what the page's numbers mean, and the relevance of the full colour."""
     plain = {key: getattr(scale, key) for key in ("measure", "full", "total", "signed", "caption")}
     described: dict[str, Any] = finite(plain)
@@ -112,7 +112,7 @@ def _pack_pixels(explanation: Explanation) -> dict[str, Any] | None:
     if explanation.pixels is None:
         return None
     finest = scale_pixels(explanation, make_scale(explanation))
-    return {**quantize_pixels(explanation.pixels), "scale": _describe_scale(finest)}
+    return {**quantize_pixels(explanation.pixels), "scale": describe_scale(finest)}
 
 
 def quantize_pixels(pixels: Array) -> dict[str, Any]:

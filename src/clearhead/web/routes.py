@@ -1,7 +1,7 @@
 """Routes of the page and of the JSON API; `app.state` holds the service, the dispatcher, the runs and the limits."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -138,15 +138,21 @@ async def list_models(request: Request) -> list[ModelInfo]:
 def _describe_model(name: str, model: Model) -> ModelInfo:
     return ModelInfo(
         name=name,
-        kind="image" if model.takes_images else "text",
+        kind="image" if _takes_images(model) else "text",
         problem=model.problem,
         # Escaped, because characters that reorder others could make a label read as another.
-        labels=[] if model.writes else list(map(escape_hidden, model.labels)),
+        labels=[] if model.writes or model.reads_pairs else list(map(escape_hidden, model.labels)),
+        compares=model.reads_pairs,
         chat=model.writes and bool(getattr(model.processor, "chat_template", None)),
         method=default_method(model),
         chosen=find_choice(model) is not None,
         summary=_find_summary(name),
     )
+
+
+def _takes_images(model: Model) -> bool:
+    # Of a two-tower model, its first input.
+    return bool(model.network.takes_images) if model.reads_pairs else model.takes_images
 
 
 def _find_summary(name: str) -> str:
@@ -230,10 +236,15 @@ def _make_file_route(file_type: str) -> Callable[..., Coroutine[Any, Any, Respon
         answer = await _get_dispatcher(request).explain(request, body)
         # In a thread, because drawing a picture would hold up all other requests.
         content = await asyncio.to_thread(render_file, answer, file_type)
-        headers = {"content-disposition": f'attachment; filename="clearhead.{file_type}"'}
-        return Response(content, media_type=MEDIA_TYPES[file_type], headers=headers)
+        return make_file_response(content, file_type)
 
     return download_file
+
+
+def make_file_response(content: bytes, file_type: str) -> Response:
+    """Return a file that the browser saves."""
+    headers = {"content-disposition": f'attachment; filename="clearhead.{file_type}"'}
+    return Response(content, media_type=MEDIA_TYPES[file_type], headers=headers)
 
 
 for _file_type in MEDIA_TYPES:
@@ -288,10 +299,10 @@ async def show_image(request: Request, name: Name, example: Name) -> Response:
     return Response(content, media_type="image/png")
 
 
-def _list_post_paths() -> frozenset[str]:
-    routes = (route for route in api_router.routes if isinstance(route, APIRoute))
-    return frozenset(route.path for route in routes if "POST" in (route.methods or ()))
-
-
-POST_PATHS = _list_post_paths()
-"""The paths that take a body; all others are read."""
+def list_post_paths(routers: Iterable[APIRouter]) -> frozenset[str]:
+    """Return the paths that take a body; all others are read."""
+    paths: set[str] = set()
+    for router in routers:
+        routes = (route for route in router.routes if isinstance(route, APIRoute))
+        paths.update(route.path for route in routes if "POST" in (route.methods or ()))
+    return frozenset(paths)

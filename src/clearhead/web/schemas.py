@@ -43,10 +43,11 @@ SOURCES = ("text", "pair", "image", "chat")
 def _describe_sources(schema: dict[str, Any]) -> None:
     """Add to a schema that exactly one of the inputs is given, which its fields alone do not say."""
     schema["examples"] = [{"text": "a joyless, tedious film"}]
-    schema["oneOf"] = [_require_source(name) for name in SOURCES]
+    schema["oneOf"] = [require_source(name) for name in SOURCES]
 
 
-def _require_source(name: str) -> dict[str, Any]:
+def require_source(name: str) -> dict[str, Any]:
+    """Return the schema of a request that has this input."""
     # null counts as not given.
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
@@ -224,6 +225,7 @@ class ModelInfo(BaseModel):
     kind: Literal["text", "image"]
     problem: str = Field(description="answer for language models.")
     labels: list[str]
+    compares: bool = Field(description="Whether it compares a picture or a text with texts: see /api/similarity.")
     chat: bool = Field(description="Whether it has a chat template.")
     method: str = Field(description="The method that explains it unless another is named.")
     chosen: bool = Field(description="Whether `clearhead choose` has chosen that method for this model.")

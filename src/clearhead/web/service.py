@@ -18,7 +18,7 @@ from clearhead.attribution.batch import (
 )
 from clearhead.attribution.batch_result import single_target
 from clearhead.attribution.batch_sizes import Batch
-from clearhead.attribution.method import MethodSpec, default_method, resolve_method
+from clearhead.attribution.method import MethodSpec
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
@@ -40,6 +40,7 @@ from clearhead.web.features import make_features, mask_hidden_tokens
 from clearhead.web.interruption import call_before_passes
 from clearhead.web.job_queue import Interrupted
 from clearhead.web.limits import Limits
+from clearhead.web.method_choice import explain_option_errors, resolve_request_method
 from clearhead.web.removal import RemovalTest, select_relevance
 from clearhead.web.schemas import (
     ControlScores,
@@ -76,12 +77,15 @@ class ExplainService:
         """Return the requested model, or the first one that reads this type of input."""
         if request.model is None:
             return self._find_default_model(request)
-        model = self._get_model(request.model)
+        model = self.get_model(request.model)
+        if model.reads_pairs:
+            raise BadInput(f"{request.model} compares a picture or a text with texts: ask it under /api/similarity.")
         if not _reads(model, request):
             raise _wrong_input_type(request.model, request)
         return model
 
-    def _get_model(self, name: str) -> Model:
+    def get_model(self, name: str) -> Model:
+        """Return the model with this name on the page."""
         self._require_model(name)
         return self.models[name]
 
@@ -99,7 +103,7 @@ class ExplainService:
 
     def find_method(self, request: ExplainRequest) -> MethodSpec:
         """Return the requested method; raise BadOption if it would compute too much."""
-        method = _resolve_method(self.find_model(request), request)
+        method = resolve_request_method(self.find_model(request), request)
         check_options(method, self.limits)
         return method
 
@@ -149,7 +153,7 @@ class ExplainService:
     def _hide_prompt(self, trace: Trace, masks: torch.Tensor) -> HideResponse:
         """Return the score of an answer with tokens of its prompt hidden."""
         features = make_features(trace, "token")
-        with self._interruptible(trace.model):
+        with self.interruptible(trace.model):
             (scores,) = perturbed_scores(trace.model, trace.inputs, [masks], trace.targets, [features])
         return HideResponse(values=scores.tolist(), classes=[[] for _ in masks], controls=None)
 
@@ -158,7 +162,7 @@ class ExplainService:
 
     def _compare_with_random(self, request: HideRequest, trace: Trace, values: list[float]) -> list[ControlScores]:
         test = self._make_test(request, trace, request.unit)
-        with self._interruptible(trace.model):
+        with self.interruptible(trace.model):
             return test.compare(request.hidden, values)
 
     def compute_curve(self, requests: list[CurveRequest]) -> Sequence[CurveResponse]:
@@ -167,7 +171,7 @@ class ExplainService:
         relevance = select_relevance(self._explain_one(request).explanation, request.block)
         trace = self._trace(request)
         test = self._make_test(request, trace, request.unit)
-        with self._interruptible(trace.model):
+        with self.interruptible(trace.model):
             return [test.compute_curve(relevance)]
 
     def _make_test(self, request: InputRequest, trace: Trace, unit: str) -> RemovalTest:
@@ -184,7 +188,7 @@ class ExplainService:
 
     def _encode(self, model: Model, request: InputRequest) -> Encoded:
         if model.writes:
-            with self._interruptible(model):
+            with self.interruptible(model):
                 return answers.encode_request(model, request, self.limits)
         return encode(model, self._decode_source(request), overflow=request.overflow)
 
@@ -201,7 +205,7 @@ class ExplainService:
         model, cached = self._find_input(request)
         target = _make_target(model, cached, request)
         attribution = AttributionRequest(model, methods, [target], cache=cached.traces)
-        with self._interruptible(model):
+        with self.interruptible(model):
             return trace_batch(attribution, _make_batch(model, [cached]))
 
     def _attribute(
@@ -220,13 +224,13 @@ class ExplainService:
             return only_captured_targets(trace, indices)
 
         request = AttributionRequest(model, methods, targets, note_logits, cache=cache)
-        with self._interruptible(model):
+        with self.interruptible(model):
             results = attribute_batch(request, _make_batch(model, inputs))
         classes = [compute_class_outputs(model, logits[index]) for index in range(len(inputs))]
         return list(map(single_target, results)), classes
 
     @contextmanager
-    def _interruptible(self, model: Model) -> Iterator[None]:
+    def interruptible(self, model: Model) -> Iterator[None]:
         """Check before every forward pass and after every step inside whether a client still waits for the answer."""
         # Steps, because some methods compute for minutes without a forward pass.
         with call_before_passes(model, self.check_interrupted), observe(self.note_progress):
@@ -270,7 +274,7 @@ class ExplainService:
         if key not in cached.answers:
             method = self.find_method(request)
             check_pass_size(model, method, cached.encoded, self.limits)
-            with _explain_option_errors(method):
+            with explain_option_errors(method):
                 cached.answers[key] = self._compute_answer(model, method, cached, request)
         return cached.answers[key]
 
@@ -303,17 +307,17 @@ class ExplainService:
 
         rows, classes = explain_with_error_bars(model, [method], explain)
         groups = count_groups(request.check, model, 1)
-        with self._interruptible(model):
+        with self.interruptible(model):
             return check_explanations(model, collate(model, [cached.encoded]), rows, groups), classes
 
     def _explain_every_step(self, model: Model, methods: Sequence[MethodSpec], request: ExplainRequest) -> Explained:
         _require_writer(model)
         trace = self._trace(request, methods)
-        with self._interruptible(model):
+        with self.interruptible(model):
             return [[explain_with_matrix(trace, method) for method in methods]], [[]]
 
     def _run_masks(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
-        with self._interruptible(trace.model):
+        with self.interruptible(trace.model):
             return perturbed_logits(trace.model, trace.inputs, [masks])[0]
 
 
@@ -362,15 +366,10 @@ def _freeze(options: Mapping[str, Any]) -> str:
     return str(sorted(options.items()))
 
 
-def _resolve_method(model: Model, request: ExplainRequest) -> MethodSpec:
-    name = request.method
-    # The page always names a method: where that is the model's own, the explanation tells how it was chosen.
-    if name == default_method(model) and not request.options:
-        name = None
-    return resolve_method(model, name, **request.options)
-
-
 def _reads(model: Model, request: InputRequest) -> bool:
+    # Two-tower models have requests of their own.
+    if model.reads_pairs:
+        return False
     if request.needs_language_model:
         return model.writes
     return model.takes_images == (request.image is not None)
@@ -381,17 +380,3 @@ def _wrong_input_type(name: str, request: InputRequest) -> BadInput:
         return BadInput(f"{name} is no language model, which chat, answer, max_new_tokens and focus need.")
     input_type = "texts" if request.image is None else "images"
     return BadInput(f"{name} does not read {input_type}. Choose another model.")
-
-
-@contextmanager
-def _explain_option_errors(method: MethodSpec) -> Iterator[None]:
-    """Turn internal errors of a method that was given options into BadOption, since these are the likely cause."""
-    try:
-        yield
-    except (ClearheadError, Interrupted):
-        raise
-    except Exception as error:
-        if not method.options:
-            raise
-        message = f"Invalid options for '{method.method.name}': it failed with these values. Change or omit them."
-        raise BadOption(message) from error

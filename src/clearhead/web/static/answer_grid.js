@@ -1,12 +1,11 @@
 // A grid of the answer's words × the prompt's words. Each row is the explanation of one word, so rows come one by one.
 
 import { createElement, find } from "./dom.js";
+import { relevanceOf } from "./explanation_parts.js";
 import { formatRelevance } from "./scale.js";
 import { colorClass, splitText } from "./text_view.js";
 
 const MAX_COLUMNS = 40;
-
-const relevanceOf = (explanation) => explanation.tokens.map((token) => token.relevance ?? 0);
 
 // Shows the columns: the words of the prompt that are most relevant for the whole answer, in reading order.
 export function startGrid(explanation) {

@@ -13,9 +13,12 @@ export async function fetchCatalogue() {
 // With a ticket the server tells how far the request is.
 export async function fetchExplanation(body, signal, ticket = "") {
   const key = JSON.stringify(body);
-  if (!explanations.has(key)) cacheExplanation(key, await postJson("/api/explain", body, signal, ticket));
+  if (!explanations.has(key)) cacheExplanation(key, await postJson(addressOf(body, "/api/explain"), body, signal, ticket));
   return explanations.get(key);
 }
+
+// Requests with several texts are those of two-tower models.
+const addressOf = (body, address) => ("texts" in body ? address.replace(/^\/api(\/explain)?/, "/api/similarity") : address);
 
 // A Map keeps the order of insertion, so its first key is the oldest.
 function cacheExplanation(key, explanation) {
@@ -31,7 +34,7 @@ export const fetchSample = async () => readBlob(fetch("/sample.jpg"));
 export const createTicket = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(16)).join("");
 
 export async function fetchFile(type, body) {
-  return readBlob(post(`/api/file/${type}`, body));
+  return readBlob(post(addressOf(body, `/api/file/${type}`), body));
 }
 
 export function fetchExamples(run, parameters) {

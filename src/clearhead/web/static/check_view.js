@@ -2,8 +2,10 @@
 
 import { fetchExplanation } from "./api.js";
 import { createElement, find } from "./dom.js";
-import { relevanceOf, showDiagnosis, showRelevance } from "./explanation_view.js";
-import { checkFields, session, state } from "./state.js";
+import { relevanceOf } from "./explanation_parts.js";
+import { showDiagnosis, showRelevance } from "./explanation_view.js";
+import { nameInput } from "./similarity_view.js";
+import { checkFields, isSimilarity, session, state } from "./state.js";
 
 const CHANGED = 1e-4; // relative to the largest: what rounding moves without being seen
 
@@ -35,10 +37,13 @@ function replaceShown(checked, word) {
 }
 
 function hasSameRelevance(first, second) {
-  const [before, after] = [relevanceOf(first), relevanceOf(second)];
+  const [before, after] = [first, second].map((explanation) => listInputs(explanation).flatMap(relevanceOf));
   const largest = Math.max(...after.map(Math.abs));
   return before.every((value, index) => Math.abs(value - after[index]) <= CHANGED * largest);
 }
+
+// Two-tower models explain each input by itself.
+const listInputs = (explanation) => explanation.inputs ?? [explanation];
 
 function showPending() {
   find("check").hidden = !state.check;
@@ -49,8 +54,15 @@ function showPending() {
 export function showCheck() {
   find("check").hidden = !state.check;
   find("check").ariaBusy = "false";
-  find("check").replaceChildren(...renderCheck(session.chosen));
+  find("check").replaceChildren(...listInputs(session.chosen).flatMap(renderNamedCheck));
   if (state.layer && session.chosen.check) find("check").append(createLine("The check is of all blocks together, not of the one that is shown."));
+}
+
+// Of several inputs the name of each stands before its check.
+function renderNamedCheck(input, index) {
+  const lines = renderCheck(input);
+  if (isSimilarity()) lines[0]?.prepend(createElement("strong", { textContent: `${nameInput(session.chosen, index)} · ` }));
+  return lines;
 }
 
 // The verdict and what it rests on, or why there is none, and the error bar.

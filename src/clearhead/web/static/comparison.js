@@ -5,13 +5,13 @@ import { renderCheck } from "./check_view.js";
 import { clearDifferences, showDifferences } from "./difference.js";
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
 import { guard } from "./errors.js";
-import { createImageLegend, createLegend, imageSettings, relevanceOf, renderCoverage } from "./explanation_view.js";
+import { createImageLegend, createLegend, imageSettings, relevanceOf, renderCoverage } from "./explanation_parts.js";
 import { classesOf, modelsForKind } from "./form.js";
 import { formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
 import { fillMethodMenu } from "./method_menu.js";
 import { joinScales } from "./scale.js";
-import { checkFields, findModel, pick, session, state } from "./state.js";
+import { checkFields, findModel, isSimilarity, pick, session, state } from "./state.js";
 import * as textView from "./text_view.js";
 
 const FIRST_METHOD = "balanced-cat";
@@ -92,7 +92,7 @@ export async function showComparison() {
 
 // The explanation itself is the first column, once there is another.
 function listEntries() {
-  if (!state.compared.length) return [];
+  if (!state.compared.length || isSimilarity()) return [];
   return [pick(session.question, ["method", "options", "target", "model"]), ...state.compared];
 }
 

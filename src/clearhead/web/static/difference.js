@@ -2,7 +2,7 @@
 
 import { fetchDifference } from "./api.js";
 import { createElement, find } from "./dom.js";
-import { createLegendLines, createSwatches, imageSettings } from "./explanation_view.js";
+import { createLegendLines, createSwatches, imageSettings } from "./explanation_parts.js";
 import { formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
 import { formatRelevance } from "./scale.js";

@@ -3,7 +3,7 @@
 import { fetchExplanation } from "./api.js";
 import { createElement, find } from "./dom.js";
 import { guard } from "./errors.js";
-import { createLegend, relevanceOf, renderCoverage } from "./explanation_view.js";
+import { createLegend, relevanceOf, renderCoverage } from "./explanation_parts.js";
 import { formatPercent } from "./format.js";
 import { joinScales } from "./scale.js";
 import { checkFields, explainFields, formatOutput, isRegression, session, shownModel, state } from "./state.js";

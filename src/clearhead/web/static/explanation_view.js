@@ -2,16 +2,19 @@
 
 import { checkWord, colorWords, describeAnswer, renderAnswer, renderShares } from "./answer_view.js";
 import { createBar, createElement, find } from "./dom.js";
+import { createImageLegend, createLegend, imageSettings, relevanceOf, renderCoverage } from "./explanation_parts.js";
 import { formatPercent } from "./format.js";
 import { renderHeads, scaleHeads } from "./heads_view.js";
 import * as imageView from "./image_view.js";
-import { formatRelevance, scaleShares } from "./scale.js";
-import { findMethod, formatOutput, isAnswer, isRegression, session, shownModel, state } from "./state.js";
+import { scaleShares } from "./scale.js";
+import { describeInputs, nameChoices, showInputs, showSimilarity } from "./similarity_view.js";
+import { findMethod, formatOutput, isAnswer, isRegression, isSimilarity, session, shownModel, state } from "./state.js";
 import * as textView from "./text_view.js";
 
 const MAX_CLASSES = 5;
 const LONG_TEXT = 400; // words that still stand on the page as a whole; longer texts scroll
-const PANELS = ["explanation-body", "test", "compare", "save"];
+const PANELS = ["explanation-body", "save"];
+const CLASS_PANELS = ["test", "compare"]; // not of similarities
 
 // What is on the page: features (words, tokens or patches) with their elements, and the image if there is one.
 const view = { features: [], items: [], image: null, values: [], scale: null };
@@ -29,8 +32,16 @@ export function showExplanation() {
   const { explanation } = session;
   find("empty").hidden = true;
   for (const id of PANELS) find(id).hidden = false;
+  for (const id of CLASS_PANELS) find(id).hidden = isSimilarity();
+  for (const id of ["similarity", "no-test"]) find(id).hidden = !isSimilarity();
   for (const id of ["answer-view", "shares"]) find(id).hidden = !isAnswer();
-  find("prediction").hidden = isAnswer();
+  find("prediction").hidden = isAnswer() || isSimilarity();
+  if (isSimilarity()) {
+    showSimilarity(explanation);
+    showRelevance();
+    showDiagnosis();
+    return;
+  }
   if (isAnswer()) showAnswer(explanation);
   else showDecision(explanation);
   showControls(explanation);
@@ -97,6 +108,7 @@ function showControls(explanation) {
   const isImage = explanation.grid !== null;
   find("levels").hidden = isImage || explanation.words === null;
   find("smoothness").hidden = !isImage;
+  nameChoices();
   find("opacity-control").hidden = !isImage;
   find("smooth-name").textContent = explanation.pixels ? "Pixels" : "Smooth";
   const method = findMethod(explanation.method);
@@ -121,9 +133,6 @@ function showHeads(explanation) {
   find("head-grid").replaceChildren(renderHeads(heads), ...createLegend(explanation, scaleHeads(heads)));
 }
 
-// Relevance of every token; NaN and infinity arrive as null.
-export const relevanceOf = (explanation) => explanation.tokens.map((token) => token.relevance ?? 0);
-
 function relevanceOfBlock(explanation) {
   if (!state.layer || !explanation.layers) return relevanceOf(explanation);
   return explanation.layers[state.layer - 1].map((value) => value ?? 0);
@@ -131,6 +140,10 @@ function relevanceOfBlock(explanation) {
 
 export function showRelevance() {
   const { chosen } = session;
+  if (isSimilarity()) {
+    showInputs(chosen);
+    return;
+  }
   find("coverage").replaceChildren(...renderCoverage(chosen));
   const values = relevanceOfBlock(chosen);
   if (chosen.grid) showImage(chosen, values);
@@ -138,9 +151,6 @@ export function showRelevance() {
   else showText(chosen, values);
   showHidden();
 }
-
-// How much of the text was cut off, and how much of it the model does not know.
-export const renderCoverage = ({ coverage }) => coverage.map((note) => createElement("p", { className: "notice", textContent: note }));
 
 // The prompt on the colours of what is explained, and the answer's words on those of what follows them.
 function showPrompt(chosen, values) {
@@ -193,6 +203,10 @@ function placeBesideOriginal(frame) {
 
 // Marks what is hidden in the text or photo.
 export function showHidden() {
+  if (isSimilarity()) {
+    showInputs(session.chosen);
+    return;
+  }
   const hidden = new Set(state.hidden);
   const isHidden = view.features.map(({ tokens }) => tokens.length > 0 && tokens.every((token) => hidden.has(token)));
   if (view.image) showHiddenPatches(isHidden);
@@ -213,34 +227,9 @@ function showHiddenPatches(isHidden) {
   imageView.paintImage(view.image, view.values, view.scale, { ...imageSettings(), hidden, description });
 }
 
-export const imageSettings = () => ({ smooth: state.smooth, opacity: state.opacity });
+export const showDiagnosis = () => (find("diagnosis").textContent = describeShown(session.chosen));
 
-// What the colours and the numbers mean.
-export function createLegend({ label }, scale) {
-  const positive = [createSwatches(["f1", "f3", "f5", "f7", "f9"]), createLabel(`${formatRelevance(scale, scale.full)} for ${label}`)];
-  const negative = [createLabel(`against ${formatRelevance(scale, -scale.full)}`), createSwatches(["a9", "a7", "a5", "a3", "a1"])];
-  return createLegendLines(scale, scale.signed ? negative : [], positive);
-}
-
-// "or more", because the colours of a heat map end before the strongest values.
-export function createImageLegend(explanation, patchValues, patchScale) {
-  const { scale } = imageView.chooseHeatmap(explanation, patchValues, patchScale, state.smooth);
-  const full = formatRelevance(scale, scale.full);
-  const positive = [createElement("i", { className: "ch-warm" }), createLabel(`${full} or more for ${explanation.label}`)];
-  const negative = [createLabel(`against ${formatRelevance(scale, -scale.full)} or more`), createElement("i", { className: "ch-cold" })];
-  return createLegendLines(scale, scale.signed ? negative : [], positive);
-}
-
-export const createLegendLines = ({ caption }, negative, positive) => [
-  createElement("p", { className: "ch-legend" }, ...negative, createLabel("0"), ...positive),
-  createElement("p", { className: "ch-faint", textContent: caption }),
-];
-
-const createLabel = (text) => createElement("span", { textContent: text });
-
-export const createSwatches = (classNames) => createElement("b", {}, ...classNames.map((className) => createElement("i", { className })));
-
-export const showDiagnosis = () => (find("diagnosis").textContent = describeDiagnostics(session.chosen));
+const describeShown = (chosen) => (isSimilarity() ? describeInputs(chosen) : describeDiagnostics(chosen));
 
 // The note on the first token of an answer stands below the shares, the error bar with the check.
 const describeDiagnostics = ({ answer, trust, notes }) =>

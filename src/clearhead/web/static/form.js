@@ -1,10 +1,11 @@
 // The form: what is typed and chosen, until it is asked.
 
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
-import { acceptsKind, DEFAULT_QUESTION, findModel, pick, session } from "./state.js";
+import { acceptsKind, DEFAULT_QUESTION, findModel, hasPhoto, INPUT_KEYS, isCompared, listTexts, pick, session } from "./state.js";
 
-const KINDS = { text: "Text", pair: "Pair", image: "Photo", prompt: "Prompt" };
-const TEXT_FIELDS = ["text", "second", "overflow", "prompt", "system", "answer", "foil", "length"];
+const KINDS = { text: "Text", pair: "Pair", image: "Photo", caption: "Photo and texts", similarity: "Similarity", prompt: "Prompt" };
+const TEXT_FIELDS = ["text", "second", "texts", "overflow", "prompt", "system", "answer", "foil", "length"];
+const EDITED = ["text", "second", "texts"];
 const FIELD_IDS = { answer: "answer-text" }; // where the id is not the name of the field
 const EXAMPLES = {
   "clearhead/sst2-minilm": ["a joyless , tedious film that never finds its heart", "slow at first , but never dull , and very funny in the end"],
@@ -16,6 +17,7 @@ const PROMPTS = [
   { format: "chat", prompt: "Which river flows through Paris?", answer: "", foil: "" },
 ];
 const MAX_LENGTH = 256;
+const MAX_TEXTS = 16;
 const FILE_HINT = find("picture-name").textContent;
 
 const form = { kind: "text", image: null, imageName: "", format: "plain", model: "", target: "", versus: "" };
@@ -41,6 +43,7 @@ export function fillForm(values = {}) {
   if (!kinds.includes(form.kind)) form.kind = kinds[0];
   const legend = find("kinds").firstElementChild;
   find("kinds").replaceChildren(legend, ...kinds.map(createKindRadio));
+  find("kinds").classList.toggle("many", kinds.some(isCompared));
   find("picture-name").textContent = form.imageName || FILE_HINT;
   fillModels();
 }
@@ -70,7 +73,8 @@ function showFieldsOfKind() {
   for (const block of document.querySelectorAll("[data-kind]")) {
     block.hidden = !block.dataset.kind.split(" ").includes(form.kind);
   }
-  find("text-name").textContent = form.kind === "pair" ? "First text" : "Text";
+  find("text-name").textContent = form.kind === "text" ? "Text" : "First text";
+  find("texts-name").textContent = form.kind === "caption" ? "Texts, one per line" : "Compared with, one text per line";
   find("explain").textContent = form.kind === "prompt" ? "Ask" : "Explain";
   if (form.kind === "prompt") showFormat();
 }
@@ -101,7 +105,7 @@ function fillClasses() {
 // What an example fills in; its first text is its name.
 function listExamples() {
   if (form.kind === "prompt") return PROMPTS.filter(({ format }) => format === "plain" || findModel(form.model).chat);
-  if (form.kind === "image") return [{ sample: "A cat (photo)" }];
+  if (hasPhoto(form.kind)) return [{ sample: "A cat (photo)" }];
   return form.kind === "text" ? (EXAMPLES[form.model] ?? []).map((text) => ({ text })) : [];
 }
 
@@ -121,11 +125,22 @@ function createExampleButton(values) {
 // Says what is missing before the form can be submitted; empty if nothing is.
 function describeMissing() {
   if (form.kind === "prompt") return describeMissingPrompt();
-  if (form.kind === "image") return form.image ? "" : "Choose a photo first, or drop one on the page.";
-  if (!find("text").value.trim()) return "Enter a text first: there is nothing to explain.";
+  if (hasPhoto(form.kind) && !form.image) return "Choose a photo first, or drop one on the page.";
+  if (!hasPhoto(form.kind) && !find("text").value.trim()) return "Enter a text first: there is nothing to explain.";
   if (form.kind === "pair" && !find("second").value.trim()) return "Enter the second text too: a pair needs both.";
-  return "";
+  return isCompared(form.kind) ? describeMissingTexts() : "";
 }
+
+function describeMissingTexts() {
+  const { length } = listTexts(find("texts").value);
+  if (!length) return "Enter at least one text to compare with.";
+  return length > MAX_TEXTS ? `Enter at most ${MAX_TEXTS} texts, one per line: there are ${length}.` : "";
+}
+
+export const isComplete = () => !describeMissing();
+
+// What a new photo is for: photos without texts, unless the form or the server has only those with texts.
+export const kindOfPhoto = () => (form.kind === "caption" || !modelsForKind("image").length ? "caption" : "image");
 
 function describeMissingPrompt() {
   if (!find("prompt").value.trim()) return "Enter a prompt first: there is nothing to continue.";
@@ -145,13 +160,13 @@ export function readForm() {
 // Says beside the explanation that the text was edited since.
 export function markStale() {
   const { question } = session;
-  const isText = question && ["text", "pair"].includes(question.kind) && question.kind === form.kind;
-  find("stale").hidden = !isText || (find("text").value === question.text && (form.kind === "text" || find("second").value === question.second));
+  const keys = question && question.kind === form.kind ? INPUT_KEYS[form.kind].filter((key) => EDITED.includes(key)) : [];
+  find("stale").hidden = keys.every((key) => find(key).value === question[key]);
 }
 
 export function wireForm(submit, onSample) {
   useSample = onSample;
-  for (const id of ["text", "second"]) find(id).addEventListener("input", markStale);
+  for (const id of EDITED) find(id).addEventListener("input", markStale);
   find("input-form").addEventListener("submit", (event) => {
     event.preventDefault(); // the browser would load the page again
     submit();

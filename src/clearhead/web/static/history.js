@@ -3,7 +3,8 @@
 import { createElement, find } from "./dom.js";
 import { guard } from "./errors.js";
 import { formatPercent } from "./format.js";
-import { explainFields, session, takeSnapshot } from "./state.js";
+import { formatSimilarity } from "./similarity_view.js";
+import { explainFields, isCompared, listTexts, session, takeSnapshot } from "./state.js";
 import { markText } from "./text_view.js";
 
 const MAX_ENTRIES = 30;
@@ -19,7 +20,7 @@ export function addToHistory(onRecall) {
 
 function createEntry() {
   const { explanation, question } = session;
-  const share = explanation.probability === null ? "" : ` ${formatPercent(explanation.probability)}`;
+  const share = describeShare(explanation);
   return {
     title: describeInput(question),
     result: `${clip(explanation.label)}${share} · ${question.method}`,
@@ -28,10 +29,16 @@ function createEntry() {
   };
 }
 
+function describeShare(explanation) {
+  if (explanation.inputs) return ` ${formatSimilarity(explanation)}`;
+  return explanation.probability === null ? "" : ` ${formatPercent(explanation.probability)}`;
+}
+
 // Answers may be long.
 const clip = (label) => (label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label);
 
-function describeInput({ kind, text, second, imageName, prompt }) {
+function describeInput({ kind, text, second, texts, imageName, prompt }) {
+  if (isCompared(kind)) return [kind === "caption" ? imageName || "a photo" : text, ...listTexts(texts)].join(" · ");
   if (kind === "prompt") return prompt;
   if (kind === "image") return imageName || "a photo";
   return [text, kind === "pair" && second].filter(Boolean).join(" · ");

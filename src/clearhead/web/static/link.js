@@ -1,7 +1,7 @@
 // The question and its view in the address, behind the #, which browsers do not send to servers.
 
 import {
-  acceptsKind, DEFAULT_QUESTION, DEFAULT_VIEW, findMethod, findModel, INPUT_KEYS, pick, questionKeys, takeSnapshot,
+  acceptsKind, DEFAULT_QUESTION, DEFAULT_VIEW, findMethod, findModel, INPUT_KEYS, isCompared as isComparedKind, listTexts, pick, questionKeys, takeSnapshot,
 } from "./state.js";
 
 const MAX_IMAGE_CHARACTERS = 400_000;
@@ -71,6 +71,12 @@ function isClass(value, modelName) {
   return isText(value) && /^\d+$/.test(value) && Number(value) < (findModel(modelName)?.labels.length ?? 0);
 }
 
+// The classes of a two-tower model are the texts.
+function isTarget(value, { kind, model, texts = "" }) {
+  if (!isComparedKind(kind)) return isClass(value, model);
+  return value === "" || (/^\d+$/.test(value) && Number(value) < listTexts(String(texts)).length);
+}
+
 function isCompared(entry) {
   if (!isRecord(entry) || !isMethod(entry.method) || !findModel(entry.model)) return false;
   return isClass(entry.target, entry.model) && isRecord(entry.options ?? {});
@@ -80,6 +86,7 @@ const VALIDATORS = {
   kind: (value) => Object.keys(INPUT_KEYS).includes(value),
   text: isText,
   second: isText,
+  texts: isText,
   overflow: (value) => ["error", "truncate"].includes(value),
   image: isImage,
   imageName: isText,
@@ -93,8 +100,8 @@ const VALIDATORS = {
   word: (value) => value === null || (Array.isArray(value) && value.length === 2 && value.every(isIndex)),
   method: isMethod,
   options: isRecord,
-  target: (value, snapshot) => isClass(value, snapshot.model),
-  versus: (value, snapshot) => isClass(value, snapshot.model),
+  target: isTarget,
+  versus: isTarget,
   level: (value) => ["word", "token"].includes(value),
   smooth: (value) => typeof value === "boolean",
   opacity: (value) => isIndex(value) && value <= 100,

@@ -11,8 +11,9 @@ import { onChooseWord, onToggle, showExplanation, showHidden, showRelevance } fr
 import { fillForm, wireForm, wirePhotoInput } from "./form.js";
 import { decodeLink, fitsInLink, updateAddress } from "./link.js";
 import { hideTop, measureHidden, startTest, toggleTokens } from "./perturbation_test.js";
-import { chooseMethod, fillMethod, openExample, openSnapshot, stopQuestion, submitForm, usePhoto, useSample } from "./questions.js";
+import { chooseMethod, chooseText, fillMethod, openExample, openSnapshot, stopQuestion, submitForm, usePhoto, useSample } from "./questions.js";
 import { startRuns } from "./runs.js";
+import { onChooseText } from "./similarity_view.js";
 import { checkFields, isAnswer, session, state, takeSnapshot } from "./state.js";
 import { setInvisibleRanges } from "./text_view.js";
 
@@ -53,6 +54,7 @@ function wireExplanation() {
     updateAddress();
   });
   onChooseWord(guard(chooseWord));
+  onChooseText(guard(chooseText));
   wireGrid();
   find("stop").onclick = stopQuestion;
   find("method").onchange = guard(chooseMethod);

@@ -6,7 +6,7 @@ import { session } from "./state.js";
 
 // `model` is the one whose default is named.
 export function fillMethodMenu(select, kind, model, selected) {
-  const input = { image: "image", prompt: "prompt" }[kind] ?? "text";
+  const input = { image: "image", caption: "image", prompt: "prompt" }[kind] ?? "text";
   const groups = new Map();
   for (const method of session.methods) {
     if (!method.inputs.includes(input) && method.name !== selected) continue;

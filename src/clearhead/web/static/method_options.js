@@ -14,7 +14,7 @@ const defaultOptions = () => Object.entries(findMethod(state.method)?.options ??
 
 export function fillOptions(onChange) {
   const defaults = defaultOptions();
-  const kind = state.kind === "pair" ? "text" : state.kind;
+  const kind = ["pair", "similarity"].includes(state.kind) ? "text" : state.kind;
   const isSameMethod = shownMethod === `${kind} ${state.method}`;
   const hasChosen = Object.keys(state.options).length > 0;
   find("options").open = hasChosen || (isSameMethod && find("options").open);
@@ -54,7 +54,8 @@ function createInput(name, defaultValue) {
 
 // Options with a few possible values, which differ between texts and photos; prompts have values of their own.
 function listChoices(name) {
-  if (state.kind === "prompt") return null;
+  // What fits a photo does not fit its texts.
+  if (["prompt", "caption"].includes(state.kind)) return null;
   return session.choices[state.kind === "image" ? "image" : "text"][name] ?? null;
 }
 

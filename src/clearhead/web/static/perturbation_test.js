@@ -7,7 +7,7 @@ import { createBarRow, createElement, find } from "./dom.js";
 import { reportError } from "./errors.js";
 import { showHidden } from "./explanation_view.js";
 import { updateAddress } from "./link.js";
-import { checkFields, formatOutput, inputFields, isAnswer, isRegression, session, state } from "./state.js";
+import { checkFields, formatOutput, inputFields, isAnswer, isRegression, isSimilarity, session, state } from "./state.js";
 import { describeControls, describeFlip } from "./test_words.js";
 import { trackWork } from "./working.js";
 
@@ -24,6 +24,11 @@ export async function startTest() {
   curveRequest.abort();
   curveRequest = new AbortController();
   const { signal } = curveRequest;
+  if (isSimilarity()) {
+    cancelMeasurement();
+    session.curve = null;
+    return;
+  }
   resetTest();
   find("chart").hidden = isAnswer();
   find("chart-status").textContent = "";

@@ -8,15 +8,16 @@ import { find } from "./dom.js";
 import { fillEdit } from "./edit.js";
 import { clearErrors, guard, showError } from "./errors.js";
 import { showExplanation } from "./explanation_view.js";
-import { fillForm, markStale, modelsForKind, readForm } from "./form.js";
+import { fillForm, isComplete, kindOfPhoto, markStale, modelsForKind, readForm } from "./form.js";
 import { addToHistory } from "./history.js";
 import { loadImage } from "./image_view.js";
 import { parseSnapshot, updateAddress } from "./link.js";
 import { fillMethodMenu } from "./method_menu.js";
 import { fillOptions, parseMethod } from "./method_options.js";
 import { startTest } from "./perturbation_test.js";
+import { checkShownText } from "./similarity_view.js";
 import {
-  askedQuestion, DEFAULT_QUESTION, explainFields, findMethod, findModel, hasSameInput, isAnswer, pick, session, state,
+  askedQuestion, DEFAULT_QUESTION, explainFields, findMethod, findModel, hasSameInput, hasPhoto, isAnswer, isCompared, isSimilarity, pick, session, state,
 } from "./state.js";
 import { startWorking, stopWorking } from "./working.js";
 
@@ -63,6 +64,16 @@ export function stopQuestion() {
 }
 
 export const chooseMethod = () => explainQuestion({ method: find("method").value, options: {} });
+
+// Of a two-tower model: the text that is explained.
+export async function chooseText(index) {
+  try {
+    await explainQuestion({ target: String(index) });
+  } finally {
+    checkShownText();
+  }
+}
+
 const chooseOptions = (options) => explainQuestion({ options });
 
 // Shows the method of the question that is being asked, among those of its model.
@@ -95,7 +106,7 @@ async function fetchAndShow(question, view, signal) {
   document.body.classList.add("busy");
   startWorking(question, ticket);
   try {
-    const photo = question.kind === "image" ? await loadImage(question.image) : null;
+    const photo = hasPhoto(question.kind) ? await loadImage(question.image) : null;
     const explanation = await fetchExplanation(explainFields({}, question), signal, ticket);
     const word = view ? view.word : hasSameInput(session.question, question) ? state.word : null;
     const chosen = await fetchChosen(question, explanation, word, signal);
@@ -147,7 +158,7 @@ function updateView(previous, view) {
 
 // Of an answer only the prompt can be hidden.
 function canHide(index) {
-  const token = session.explanation.tokens[index];
+  const token = session.explanation.tokens?.[index];
   return token?.special === false && (!isAnswer() || token.segment === 0);
 }
 
@@ -159,6 +170,7 @@ function fillViewControls() {
 }
 
 function isNewQuestion(previous) {
+  if (isSimilarity()) return !hasSameInput(previous, session.question); // its texts are chosen within the explanation
   return !hasSameInput(previous, session.question) || previous.target !== state.target || previous.versus !== state.versus;
 }
 
@@ -170,6 +182,7 @@ function restoreShownQuestion() {
 
 // All methods share the forward pass on the server, so the fast ones are fetched before they are chosen.
 async function prefetchMethods(signal) {
+  if (isSimilarity()) return;
   for (const method of PREFETCHED) {
     if (signal.aborted) return;
     await fetchExplanation(explainFields({ method }), signal).catch(() => null);
@@ -181,15 +194,21 @@ export const usePhoto = guard(async (file) => {
   checkPhoto(file);
   const image = await unlessOvertaken(readDataUrl(file));
   if (!image) return;
-  fillForm({ kind: "image", image, imageName: file.name });
-  if (waitingForPhoto) await explainQuestion({ ...waitingForPhoto.question, ...readForm() }, waitingForPhoto.view);
-  else await submitForm();
+  fillForm({ kind: kindOfPhoto(), image, imageName: file.name });
+  if (waitingForPhoto) await explainSnapshot(waitingForPhoto);
+  else await submitPhoto();
 });
+
+// A photo that is compared with texts may wait for them.
+async function submitPhoto() {
+  if (isComplete()) await submitForm();
+  else find("texts").focus();
+}
 
 function checkPhoto(file) {
   if (file.size > MAX_FILE_BYTES) throw new Error(`The photo has ${(file.size / 1e6).toFixed(1)} MB: at most 8 MB are accepted.`);
   if (!PHOTO_TYPES.includes(file.type)) throw new Error(describeOtherFile(file));
-  if (!modelsForKind("image").length) throw new Error("No model of this server reads photos.");
+  if (!modelsForKind(kindOfPhoto()).length) throw new Error("No model of this server reads photos.");
 }
 
 // Browsers and the server read the same formats; photos of others have to be converted.
@@ -204,8 +223,8 @@ function describeOtherFile({ name }) {
 export const useSample = guard(async () => {
   const image = await unlessOvertaken(fetchSample().then(readDataUrl));
   if (!image) return;
-  fillForm({ kind: "image", image, imageName: "chelsea.jpg" });
-  await submitForm();
+  fillForm({ kind: kindOfPhoto(), image, imageName: "chelsea.jpg" });
+  await submitPhoto();
 });
 
 // What a promise resolves to, or null if the user has done something else meanwhile.
@@ -224,11 +243,15 @@ async function unlessOvertaken(promise) {
 export async function openSnapshot(data) {
   if (data === null) return;
   const snapshot = parseSnapshot(data);
-  const { question, view } = snapshot;
-  fillForm(question);
-  if (question.kind === "image" && !question.image) waitForPhoto(snapshot);
-  else await explainQuestion({ ...question, ...readForm() }, view);
+  const { question } = snapshot;
+  // The text that is explained is chosen below the form, not in it.
+  fillForm(isCompared(question.kind) ? { ...question, target: "" } : question);
+  if (hasPhoto(question.kind) && !question.image) waitForPhoto(snapshot);
+  else await explainSnapshot(snapshot);
 }
+
+const explainSnapshot = ({ question, view }) =>
+  explainQuestion({ ...question, ...readForm(), ...pick(question, ["target", "versus"]) }, view);
 
 function waitForPhoto(snapshot) {
   actions += 1;

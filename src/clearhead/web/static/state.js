@@ -5,7 +5,7 @@
 import { formatNumber, formatPercent } from "./format.js";
 
 export const DEFAULT_QUESTION = {
-  kind: "text", text: "", second: "", overflow: "error", image: null, imageName: "",
+  kind: "text", text: "", second: "", texts: "", overflow: "error", image: null, imageName: "",
   format: "plain", prompt: "", system: "", answer: "", foil: "", length: 32,
   model: "", method: "balanced-cat", options: {}, target: "", versus: "",
 };
@@ -13,8 +13,12 @@ export const DEFAULT_QUESTION = {
 export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, check: true, word: null, hidden: [], compared: [] };
 export const INPUT_KEYS = {
   text: ["text", "overflow"], pair: ["text", "second", "overflow"], image: ["image", "imageName"],
+  caption: ["image", "imageName", "texts", "overflow"], similarity: ["text", "texts", "overflow"],
   prompt: ["format", "prompt", "system", "answer", "foil", "length"],
 };
+
+// Kinds of two-tower models, and what is compared with texts.
+const FIRST_INPUTS = { caption: "image", similarity: "text" };
 
 export const state = { ...DEFAULT_QUESTION, ...DEFAULT_VIEW };
 
@@ -42,9 +46,13 @@ export function hasSameInput(first, second) {
 export const findModel = (name) => session.models.find((model) => model.name === name);
 export const findMethod = (name) => session.methods.find((method) => method.name === name);
 export const isLanguageModel = (model) => model.problem === "answer";
+export const isSimilarity = () => Boolean(session.explanation?.inputs);
+export const hasPhoto = (kind) => INPUT_KEYS[kind].includes("image");
+export const isCompared = (kind) => kind in FIRST_INPUTS;
 export const isAnswer = () => Boolean(session.explanation?.answer);
 
 export function acceptsKind(model, kind) {
+  if (isCompared(kind) || model.compares) return model.compares && model.kind === FIRST_INPUTS[kind];
   if (kind === "prompt" || isLanguageModel(model)) return kind === "prompt" && isLanguageModel(model);
   return (model.kind === "image") === (kind === "image");
 }
@@ -63,11 +71,15 @@ export function inputFields(changes = {}, question = session.question) {
 
 function sourceFields(question) {
   const { kind, text, second, image, overflow } = question;
+  if (isCompared(kind)) return { ...(hasPhoto(kind) ? { image } : { text }), texts: listTexts(question.texts), overflow };
   if (kind === "prompt") return promptFields(question);
   if (kind === "image") return { image };
   if (kind === "pair") return { pair: [text, second], overflow };
   return { text, overflow };
 }
+
+// One text per line.
+export const listTexts = (lines) => lines.split("\n").map((line) => line.trim()).filter(Boolean);
 
 // Without an answer the model writes one.
 function promptFields({ format, prompt, system, answer, length }) {
