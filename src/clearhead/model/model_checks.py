@@ -36,7 +36,8 @@ def validate_model(model: Model) -> None:
     """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
     # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
-    _refuse_mixed_stacks(model.config, architecture)
+    if not model.reads_jointly:
+        _refuse_mixed_stacks(model.config, architecture)
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise _refuse_pictures(model.config) or unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
@@ -109,7 +110,7 @@ def select_processor(model: Model) -> Model:
     if model.processor is None:
         return model
     processor = _reduce_processor(model)
-    if not model.reads_pairs:
+    if not (model.reads_pairs or model.reads_jointly):
         _validate_processor(model, processor)
     if processor is model.processor:
         return model
@@ -121,7 +122,7 @@ def select_processor(model: Model) -> Model:
 
 def _reduce_processor(model: Model) -> Any:
     """Return the tokenizer or image processor inside a combined processor, else the processor itself."""
-    if model.reads_pairs:
+    if model.reads_pairs or model.reads_jointly:
         return as_tower_processor(model.processor, model.name, takes_images=model.network.takes_images)
     attribute = "tokenizer"
     if model.takes_images:

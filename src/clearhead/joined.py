@@ -1,0 +1,82 @@
+"""Explanations of a picture and a text that a model reads as one sequence: divided into those of each."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from clearhead.arrays import Array
+from clearhead.explanation import Explanation
+from clearhead.joint_explanation import JointExplanation
+from clearhead.model.batches import Item
+from clearhead.model.picture_span import PictureSpan
+
+
+def join_explanations(explanations: Sequence[Explanation], items: Sequence[Item]) -> list[JointExplanation]:
+    """Return the explanations of joined inputs, each divided into those of its picture and its text."""
+    return [_divide(explanation, item) for explanation, item in zip(explanations, items, strict=True)]
+
+
+def _divide(explanation: Explanation, item: Item) -> JointExplanation:
+    assert item.text_span is not None
+    words = np.zeros(len(item.tokens), bool)
+    words[slice(*item.text_span)] = True
+    # The check hides words and patches together, so it is that of both.
+    whole = replace(explanation, check=None)
+    return JointExplanation(
+        (_select_picture(whole, item, ~words), _select_text(whole, words)),
+        score=explanation.diagnostics.get("score"),
+        probability=explanation.probability,
+        diagnostics=explanation.diagnostics,
+        check=explanation.check,
+    )
+
+
+def _select_text(explanation: Explanation, words_T: Array) -> Explanation:
+    selected = _select(explanation, words_T)
+    if explanation.offsets is None:
+        return selected
+    return replace(selected, offsets=tuple(explanation.offsets[index] for index in np.flatnonzero(words_T)))
+
+
+def _select(explanation: Explanation, chosen_T: Array) -> Explanation:
+    """Return the explanation of some of the tokens, without the picture."""
+    layers = explanation.layers
+    return replace(
+        explanation,
+        tokens=tuple(explanation.tokens[index] for index in np.flatnonzero(chosen_T)),
+        relevance=explanation.relevance[chosen_T],
+        special=explanation.special[chosen_T],
+        layers=None if layers is None else layers[:, chosen_T],
+        image=None,
+        box=None,
+    )
+
+
+def _select_picture(explanation: Explanation, item: Item, picture_T: Array) -> Explanation:
+    whole = replace(explanation, text=None, offsets=None)
+    # Regions lie nowhere on a picture: they are shown as tokens.
+    if not item.pictures:
+        return _select(whole, picture_T)
+    (span,) = item.pictures
+    leading = _select(whole, picture_T & explanation.special)
+    layers = explanation.layers
+    if layers is not None:
+        layers = np.concatenate([leading.layers, [span.place(layer_T) for layer_T in layers]], 1)
+    rows, columns = span.grid
+    names = [f"patch {row},{column}" for row, column in np.ndindex(rows, columns)]
+    return replace(
+        leading,
+        tokens=(*leading.tokens, *names),
+        relevance=_append_patches(leading.relevance, span, explanation.relevance),
+        special=np.append(leading.special, np.zeros(len(names), bool)),
+        layers=layers,
+        grid=span.grid,
+        image=span.image,
+        box=span.box,
+    )
+
+
+def _append_patches(leading: Array, span: PictureSpan, relevance_T: Array) -> Array:
+    # Patches that the model did not draw have no relevance.
+    return np.append(leading, span.place(relevance_T))

@@ -1,0 +1,56 @@
+"""Tiny random models in float64 that read a picture, or regions, and a text as one sequence."""
+
+from functools import cache
+
+import torch
+import transformers as hf
+from helpers.tiny_models import IMAGE, TEXT, image_processor, randomised
+from helpers.tiny_tokenizers import word_piece_tokenizer
+from helpers.two_towers import tower_processor
+
+import clearhead
+
+REGIONS = 5
+WIDTH = 12
+VILT = {**TEXT, "image_size": IMAGE["image_size"], "patch_size": IMAGE["patch_size"], "max_position_embeddings": 24}
+JOINED = {
+    "vilt": (hf.ViltConfig, VILT, hf.ViltForQuestionAnswering),
+    "vilt-retrieval": (hf.ViltConfig, VILT, hf.ViltForImageAndTextRetrieval),
+    "visual-bert": (hf.VisualBertConfig, {**TEXT, "visual_embedding_dim": WIDTH}, hf.VisualBertForQuestionAnswering),
+    "visual-bert-reasoning": (
+        hf.VisualBertConfig,
+        {**TEXT, "visual_embedding_dim": WIDTH},
+        hf.VisualBertForVisualReasoning,
+    ),
+}
+"""Config class, sizes, and network class."""
+
+
+def joined_network(family: str = "vilt", **sizes):
+    config_class, usual, network_class = JOINED[family]
+    return randomised(network_class(config_class(**usual, **sizes)).double().eval())
+
+
+def joined_processor(family: str):
+    return tower_processor() if family.startswith("vilt") else word_piece_tokenizer()
+
+
+@cache
+def joined_model(family: str = "vilt"):
+    return clearhead.load(joined_network(family), joined_processor(family))
+
+
+def joined_tensors(family: str = "vilt", rows: int = 2):
+    """Return the tensors of inputs, whose texts have different lengths."""
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(5, 40, (rows, 7), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[0, 5:] = 0
+    tensors = {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+    if family.startswith("vilt"):
+        return tensors | {"pixel_values": torch.randn(rows, 3, 32, 32, generator=generator).double()}
+    regions = torch.randn(rows, REGIONS, WIDTH, generator=generator).double()
+    return tensors | {"visual_embeds": regions, "visual_attention_mask": torch.ones(rows, REGIONS)}
+
+
+__all__ = ["JOINED", "image_processor", "joined_model", "joined_network", "joined_tensors"]
