@@ -21,13 +21,15 @@ def _divide(explanation: Explanation, item: Item) -> JointExplanation:
     assert item.text_span is not None
     words = np.zeros(len(item.tokens), bool)
     words[slice(*item.text_span)] = True
-    # The check hides words and patches together, so it is that of both.
-    whole = replace(explanation, check=None)
+    picture = _select_picture(explanation, item, ~words)
     return JointExplanation(
-        (_select_picture(whole, item, ~words), _select_text(whole, words)),
+        # The check hides words and patches together: it is that of both, and shown once.
+        (replace(picture, check=None), _select_text(explanation, words)),
         score=explanation.diagnostics.get("score"),
         probability=explanation.probability,
         diagnostics=explanation.diagnostics,
+        # Regions have no grid either, and come first.
+        chosen=int(not item.pictures),
         check=explanation.check,
     )
 

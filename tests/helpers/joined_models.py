@@ -28,7 +28,7 @@ JOINED = {
 
 def joined_network(family: str = "vilt", **sizes):
     config_class, usual, network_class = JOINED[family]
-    return randomised(network_class(config_class(**usual, **sizes)).double().eval())
+    return randomised(network_class(config_class(**{**usual, **sizes})).double().eval())
 
 
 def joined_processor(family: str):
