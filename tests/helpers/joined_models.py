@@ -4,15 +4,19 @@ from functools import cache
 
 import torch
 import transformers as hf
-from helpers.tiny_models import IMAGE, TEXT, image_processor, randomised
+from helpers.tiny_models import IMAGE, TEXT, randomised
 from helpers.tiny_tokenizers import word_piece_tokenizer
-from helpers.two_towers import tower_processor
+from helpers.two_towers import VISION, WORDS, tower_processor
 
 import clearhead
 
 REGIONS = 5
 WIDTH = 12
 VILT = {**TEXT, "image_size": IMAGE["image_size"], "patch_size": IMAGE["patch_size"], "max_position_embeddings": 24}
+LXMERT = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 60, "num_qa_labels": 3}
+LXMERT |= {"l_layers": 3, "r_layers": 2, "x_layers": 2, "visual_feat_dim": WIDTH, "max_position_embeddings": 64}
+BLIP_WORDS = {**WORDS, "hidden_size": 32, "encoder_hidden_size": 32, "sep_token_id": 2}
+BLIP = {"text_config": BLIP_WORDS, "vision_config": {**VISION, "num_hidden_layers": 2}, "image_text_hidden_size": 16}
 JOINED = {
     "vilt": (hf.ViltConfig, VILT, hf.ViltForQuestionAnswering),
     "vilt-retrieval": (hf.ViltConfig, VILT, hf.ViltForImageAndTextRetrieval),
@@ -22,8 +26,11 @@ JOINED = {
         {**TEXT, "visual_embedding_dim": WIDTH},
         hf.VisualBertForVisualReasoning,
     ),
+    "lxmert": (hf.LxmertConfig, LXMERT, hf.LxmertForQuestionAnswering),
+    "blip": (hf.BlipConfig, BLIP, hf.BlipForImageTextRetrieval),
 }
 """Config class, sizes, and network class."""
+WITH_PICTURES = ("vilt", "vilt-retrieval", "blip")
 
 
 def joined_network(family: str = "vilt", **sizes):
@@ -32,7 +39,7 @@ def joined_network(family: str = "vilt", **sizes):
 
 
 def joined_processor(family: str):
-    return tower_processor() if family.startswith("vilt") else word_piece_tokenizer()
+    return tower_processor() if family in WITH_PICTURES else word_piece_tokenizer()
 
 
 @cache
@@ -47,10 +54,14 @@ def joined_tensors(family: str = "vilt", rows: int = 2):
     mask = torch.ones_like(ids)
     mask[0, 5:] = 0
     tensors = {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
-    if family.startswith("vilt"):
+    if family in WITH_PICTURES:
+        if family == "blip":
+            del tensors["token_type_ids"]
         return tensors | {"pixel_values": torch.randn(rows, 3, 32, 32, generator=generator).double()}
     regions = torch.randn(rows, REGIONS, WIDTH, generator=generator).double()
+    if family == "lxmert":
+        return tensors | {
+            "visual_feats": regions,
+            "visual_pos": torch.rand(rows, REGIONS, 4, generator=generator).double(),
+        }
     return tensors | {"visual_embeds": regions, "visual_attention_mask": torch.ones(rows, REGIONS)}
-
-
-__all__ = ["JOINED", "image_processor", "joined_model", "joined_network", "joined_tensors"]

@@ -4,10 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 from torch import Tensor
 
 from clearhead.engine.blocks import record_forward
+from clearhead.engine.co_attention import CoAttentionStacks, find_co_attention
 from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.stacks import Stacks, find_stacks, join_layer
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape, list_inputs, list_maps, list_outputs
@@ -31,6 +33,7 @@ class ForwardPass(ABC):
     name: str
     tape: Tape
     output: Tensor
+    has_co_attention = False
 
     @property
     @abstractmethod
@@ -253,7 +256,7 @@ class PairForwardPass(FullForwardPass):
 
     @property
     def has_blocks(self) -> bool:
-        return find_stacks(self.tape.blocks) is not None
+        return self._find_stacks() is not None
 
     def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
         return self._stacks.join_states(states)
@@ -278,11 +281,33 @@ class PairForwardPass(FullForwardPass):
             )
 
     @cached_property
-    def _stacks(self) -> Stacks:
+    def _stacks(self) -> Any:
         self.require_blocks()
-        stacks = find_stacks(self.tape.blocks)
-        assert stacks is not None
-        return stacks
+        return self._find_stacks()
+
+    def _find_stacks(self) -> Stacks | CoAttentionStacks | None:
+        return find_stacks(self.tape.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class CoAttentionForwardPass(PairForwardPass):
+    """A forward pass of two stacks that attend to each other; `counts` are their blocks (see `find_co_attention`)."""
+
+    counts: tuple[int, int, int] = (0, 0, 0)
+    has_co_attention = True
+
+    @property
+    def last_maps(self) -> list[Tensor]:
+        words = self._stacks.words
+        return [self.attentions[words.own[-1]], self.attentions[words.across[-1]]]
+
+    @property
+    def depth(self) -> int:
+        layers: int = self._stacks.layers
+        return layers
+
+    def _find_stacks(self) -> CoAttentionStacks | None:
+        return find_co_attention(self.tape.blocks, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,9 +364,18 @@ def run_forward(
         raise not_differentiable(model.name)
     if model.is_encoder_decoder:
         return PairForwardPass(model.name, tape, logits)
+    if model.reads_jointly and model.network.has_two_stacks:
+        return _make_joined_pass(model, tape, logits)
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
     return FullForwardPass(model.name, tape, logits)
+
+
+def _make_joined_pass(model: Model, tape: Tape, logits: Tensor) -> PairForwardPass:
+    """Return the pass of a network that reads a picture and a text in a stack each."""
+    if model.network.counts is None:
+        return PairForwardPass(model.name, tape, logits)
+    return CoAttentionForwardPass(model.name, tape, logits, counts=model.network.counts)
 
 
 def float_input(tensors: Mapping[str, Tensor]) -> str | None:

@@ -11,6 +11,7 @@ from clearhead.errors import BadInput
 from clearhead.model.batches import Box, Encoded, Inputs, Item, collate, move_to_model
 from clearhead.model.image_inputs import input_box, open_image
 from clearhead.model.joined_networks import TEXT_LENGTH, JoinedEmbeddings
+from clearhead.model.language import SOURCE_LENGTH
 from clearhead.model.model import Model
 from clearhead.model.picture_embedding import evaluation_mode
 from clearhead.model.picture_span import PictureSpan
@@ -22,7 +23,12 @@ TEXT_TENSORS = ("input_ids", "token_type_ids", "position_ids")
 
 def encode_joined(model: Model, inputs: Any, overflow: str) -> Inputs:
     """Return a batch of pictures with their texts, from pairs or from the tensors of the network."""
-    return collate(model, list(_encode_all(model, inputs, overflow)))
+    encoded = _encode_all(model, inputs, overflow)
+    counts = {row.values[SOURCE_LENGTH][0] for row in encoded if SOURCE_LENGTH in row.values}
+    # Words begin at the same position in every row.
+    if len(counts) > 1:
+        raise BadInput(f"The inputs have {sorted(counts)} regions or patches: explain those with as many together.")
+    return collate(model, encoded)
 
 
 def is_joined_pair(inputs: Any) -> bool:
@@ -109,8 +115,8 @@ def _finish(model: Model, tensors: Mapping[str, Tensor], item: Item) -> Encoded:
         joined = model.network.embed(moved)
     count = len(joined.embeddings_TD)
     values = {"inputs_embeds": joined.embeddings_TD, "attention_mask": [1] * count}
-    if TEXT_LENGTH in model.input_names:
-        values[TEXT_LENGTH] = [joined.words]
+    lengths = {TEXT_LENGTH: joined.words, SOURCE_LENGTH: count - joined.words}
+    values.update({name: [length] for name, length in lengths.items() if name in model.input_names})
     return Encoded(_add_picture(item, joined, _find_box(item, tensors)), values)
 
 
@@ -124,21 +130,27 @@ def _find_box(item: Item, tensors: Mapping[str, Tensor]) -> Box | None:
 
 def _add_picture(item: Item, joined: JoinedEmbeddings, box: Box | None) -> Item:
     names = _name_picture(joined)
-    leading = (True,) * joined.leading
-    span = (0, joined.words)
+    special = [True] * joined.leading + [False] * (len(names) - joined.leading)
     offsets = item.offsets
     if offsets is not None:
         # Behind the text, where no word is.
         end = len(str(item.text))
-        offsets = (*offsets, *[(end, end)] * len(names))
+        offsets = _append(offsets, [(end, end)] * len(names), joined)
     return replace(
         item,
-        tokens=(*item.tokens, *names),
-        special=(*item.special, *leading, *[False] * (len(names) - joined.leading)),
+        tokens=_append(item.tokens, names, joined),
+        special=_append(item.special, special, joined),
         offsets=offsets,
         pictures=_make_spans(item, joined, box),
-        text_span=span,
+        text_span=joined.text_span,
     )
+
+
+def _append(of_text: Sequence[Any], of_picture: Sequence[Any], joined: JoinedEmbeddings) -> tuple[Any, ...]:
+    """Return what belongs to the tokens of both, in their order."""
+    if joined.is_last:
+        return (*of_picture, *of_text)
+    return (*of_text, *of_picture)
 
 
 def _name_picture(joined: JoinedEmbeddings) -> list[str]:
@@ -158,5 +170,5 @@ def _make_spans(item: Item, joined: JoinedEmbeddings, box: Box | None) -> tuple[
     for cell in joined.cells:
         row, column = divmod(cell, columns)
         areas.append((row / rows, column / columns, (row + 1) / rows, (column + 1) / columns))
-    start = joined.words + joined.leading
+    start = joined.leading if joined.is_last else joined.words + joined.leading
     return (PictureSpan(tuple(range(start, start + len(areas))), tuple(areas), item.image, box),)

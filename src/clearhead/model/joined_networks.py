@@ -1,4 +1,4 @@
-"""Networks that read a picture and a text in one stack of blocks, explained at what enters the first block.
+"""Networks that read a picture and a text together, explained at what enters their first blocks.
 
 Words and patches (or regions) are embedded before the network runs and joined into one sequence, `inputs_embeds`. The
 unmodified network then runs with this sequence in the place of what its own embedding modules return.
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.errors import UnsupportedModel
+from clearhead.errors import BadInput, UnsupportedModel
 
 TEXT_LENGTH = "text_length"
 """The input tensor that tells how many words come first (B,1)."""
@@ -26,8 +26,9 @@ TEXT_LENGTH = "text_length"
 class JoinedEmbeddings:
     """What enters the first block for one input (T,D).
 
-    `words` counts the tokens of the text, `leading` the tokens of the picture before its patches. `grid` has rows and
-    columns of patches, and `cells` the number of each patch in it, row by row; regions have none.
+    `words` counts the tokens of the text, which come first or, with `is_last`, behind the picture; `leading` counts the
+    tokens of the picture before its patches. `grid` has rows and columns of patches, and `cells` the number of each
+    patch in it, row by row; regions have none.
     """
 
     embeddings_TD: Tensor
@@ -35,6 +36,13 @@ class JoinedEmbeddings:
     leading: int = 0
     grid: tuple[int, int] | None = None
     cells: Sequence[int] = ()
+    is_last: bool = False
+
+    @property
+    def text_span(self) -> tuple[int, int]:
+        """The first token of the text, and the one behind its last."""
+        start = len(self.embeddings_TD) - self.words if self.is_last else 0
+        return start, start + self.words
 
 
 class JoinedNetwork(nn.Module):
@@ -46,6 +54,10 @@ class JoinedNetwork(nn.Module):
     """What the config means where it does not say it, from how the family is trained."""
     features = ""
     """The tensor that holds the features of regions."""
+    has_two_stacks = False
+    """Whether picture and text have a stack each, of which the second reads the first, or both each other."""
+    counts: tuple[int, int, int] | None = None
+    """Blocks of words, of the picture, and of both, where they attend to each other."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -171,11 +183,102 @@ class VisualBertNetwork(JoinedNetwork):
         return JoinedEmbeddings(embeddings_TD, words)
 
 
+class LxmertNetwork(JoinedNetwork):
+    """LXMERT: regions, whose features and boxes are given, and words, in stacks that end by attending to each other."""
+
+    features = "visual_feats"
+    has_two_stacks = True
+
+    def __init__(self, network: Any) -> None:
+        super().__init__(network)
+        config = network.config
+        self.counts = (config.l_layers, config.r_layers, config.x_layers)
+        # The config counts the answers, and has the names of another head.
+        if len(self.config.id2label) != config.num_qa_labels:
+            self.config.id2label = {number: f"LABEL_{number}" for number in range(config.num_qa_labels)}
+
+    def forward(self, inputs_embeds: Tensor, attention_mask: Tensor, source_length: Tensor) -> Tensor:
+        source = int(source_length[0, 0])
+        regions, words = split_sequences(inputs_embeds, source)
+        blank = make_blank(inputs_embeds)
+        base = self.network.lxmert
+        with replace_output(base.embeddings, words), replace_output(base.encoder.visn_fc, regions):
+            logits: Tensor = self.network(
+                # One word: the positions of a longer text need not be looked up.
+                inputs_embeds=blank[:, :1],
+                attention_mask=attention_mask[:, source:],
+                visual_feats=blank[:, :1, :1].expand(-1, -1, self.config.visual_feat_dim),
+                visual_pos=blank[:, :1, :1].expand(-1, -1, self.config.visual_pos_dim),
+                visual_attention_mask=attention_mask[:, :source],
+                return_dict=True,
+            ).question_answering_score
+        return logits
+
+    def embed(self, tensors: Mapping[str, Tensor]) -> JoinedEmbeddings:
+        if "visual_pos" not in tensors:
+            raise BadInput("LXMERT reads where regions lie: give visual_pos beside visual_feats.")
+        ids = tensors["input_ids"]
+        types = tensors.get("token_type_ids", torch.zeros_like(ids))
+        words_1TD = self.network.lxmert.embeddings(ids, types)
+        regions_1KD = self.network.lxmert.encoder.visn_fc(tensors["visual_feats"], tensors["visual_pos"])
+        kept_K = tensors.get("visual_attention_mask", torch.ones_like(regions_1KD[..., 0]))[0].bool()
+        embeddings_TD = torch.cat([regions_1KD[0, kept_K], words_1TD[0]])
+        return JoinedEmbeddings(embeddings_TD, ids.shape[1], is_last=True)
+
+
+class BlipNetwork(JoinedNetwork):
+    """BLIP: a class token of the picture and its patches in one stack, words that read them in another."""
+
+    takes_images = True
+    has_two_stacks = True
+
+    def __init__(self, network: Any) -> None:
+        super().__init__(network)
+        self.config.id2label = {0: "no match", 1: "match"}
+        vision, text = network.config.vision_config, network.config.text_config
+        if vision.hidden_size != text.hidden_size:
+            raise UnsupportedModel(
+                f"The patches of this BLIP model have {vision.hidden_size} features and its words {text.hidden_size}, "
+                "which is no one sequence: load one with as many, such as blip-itm-base."
+            )
+
+    def forward(self, inputs_embeds: Tensor, attention_mask: Tensor, source_length: Tensor) -> Tensor:
+        source = int(source_length[0, 0])
+        patches, words = split_sequences(inputs_embeds, source)
+        seen = attention_mask[:, :source]
+        # The stack of the picture takes no mask: what is hidden of it is zero.
+        if not bool(seen.all()):
+            patches = patches * seen[..., None].to(patches.dtype)
+        side = self.config.vision_config.image_size
+        pixels = torch.zeros(len(inputs_embeds), 3, side, side, dtype=inputs_embeds.dtype, device=inputs_embeds.device)
+        ids = torch.zeros_like(attention_mask[:, source:])
+        with (
+            replace_output(self.network.vision_model.embeddings, patches),
+            replace_output(self.network.text_encoder.embeddings, words),
+        ):
+            logits: Tensor = self.network(
+                input_ids=ids, pixel_values=pixels, attention_mask=attention_mask[:, source:], return_dict=True
+            ).itm_score
+        return logits
+
+    def embed(self, tensors: Mapping[str, Tensor]) -> JoinedEmbeddings:
+        pixels = tensors["pixel_values"]
+        patches_1KD = self.network.vision_model.embeddings(pixels)
+        words_1TD = self.network.text_encoder.embeddings(input_ids=tensors["input_ids"])
+        embeddings_TD = torch.cat([patches_1KD[0], words_1TD[0]])
+        size = self.config.vision_config.patch_size
+        grid = (pixels.shape[-2] // size, pixels.shape[-1] // size)
+        cells = range(grid[0] * grid[1])
+        return JoinedEmbeddings(embeddings_TD, words_1TD.shape[1], 1, grid, cells, is_last=True)
+
+
 WRAPPERS: dict[str, type[JoinedNetwork]] = {
     "ViltForQuestionAnswering": ViltNetwork,
     "ViltForImageAndTextRetrieval": ViltNetwork,
     "VisualBertForQuestionAnswering": VisualBertNetwork,
     "VisualBertForVisualReasoning": VisualBertNetwork,
+    "LxmertForQuestionAnswering": LxmertNetwork,
+    "BlipForImageTextRetrieval": BlipNetwork,
 }
 """Stock networks by class name."""
 
@@ -184,6 +287,11 @@ def wrap_joined(network: Any) -> Any:
     """Return a network that takes joined embeddings, or the network itself if it is of no such family."""
     wrapper = WRAPPERS.get(type(network).__name__)
     return network if wrapper is None else wrapper(network)
+
+
+def split_sequences(inputs_embeds: Tensor, source: int) -> tuple[Tensor, Tensor]:
+    """Return the picture, the first `source` tokens, and the words."""
+    return inputs_embeds.narrow(1, 0, source), inputs_embeds.narrow(1, source, inputs_embeds.shape[1] - source)
 
 
 def make_blank(inputs_embeds: Tensor) -> Tensor:
