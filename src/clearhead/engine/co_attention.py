@@ -51,7 +51,8 @@ class CoAttentionStacks:
     words: Side
 
     @property
-    def layers(self) -> int:
+    def depth(self) -> int:
+        """The number of layers."""
         encoder = max(len(self.picture.encoder), len(self.words.encoder))
         return encoder + len(self.words.across)
 
@@ -85,12 +86,16 @@ class CoAttentionStacks:
         assert after is not None
         return after
 
+    def select_last(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """Return the maps of the words in the last block, which the head reads: to themselves, then to the picture."""
+        return [maps[self.words.own[-1]], maps[self.words.across[-1]]]
+
     def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the hidden states, layer by layer."""
         count = len(self.picture.last) + 1
         columns = []
         for side, own in zip(self.sides, (states[:count], states[count:]), strict=True):
-            columns.append([own[0], *_repeat(own[1:], side.spread(self.layers), own[0])])
+            columns.append([own[0], *_repeat(own[1:], side.spread(self.depth), own[0])])
         return [torch.cat(layer, 1) for layer in zip(*columns, strict=True)]
 
     def join_inputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -98,13 +103,13 @@ class CoAttentionStacks:
         count = len(self.picture.first)
         columns = []
         for side, own in zip(self.sides, (inputs[:count], inputs[count:]), strict=True):
-            columns.append(_repeat(own, side.spread(self.layers), own[0]))
+            columns.append(_repeat(own, side.spread(self.depth), own[0]))
         return [torch.cat(layer, 1) for layer in zip(*columns, strict=True)]
 
     def join_maps(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the attention maps into maps between all tokens, layer by layer."""
         joined = []
-        spread = zip(self.picture.spread(self.layers), self.words.spread(self.layers), strict=True)
+        spread = zip(self.picture.spread(self.depth), self.words.spread(self.depth), strict=True)
         for picture, words in spread:
             joined.append(self._join_layer(maps, picture, words))
         return joined
@@ -131,7 +136,7 @@ class CoAttentionStacks:
         source = self.embeddings[0].shape[1]
         for side, own in zip(self.sides, (slice(0, source), slice(source, None)), strict=True):
             other = slice(source, None) if own.start == 0 else slice(0, source)
-            for layer, block in zip(layers, side.spread(self.layers), strict=True):
+            for layer, block in zip(layers, side.spread(self.depth), strict=True):
                 if block is None:
                     continue
                 separated[side.last[block]] = layer[..., own, own]

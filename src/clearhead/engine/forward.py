@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 from torch import Tensor
 
@@ -242,12 +241,11 @@ class PairForwardPass(FullForwardPass):
 
     @property
     def last_maps(self) -> list[Tensor]:
-        # The decoder's last block looks at its own sequence, then at the source.
-        return self.attentions[-2:]
+        return self._stacks.select_last(self.attentions)
 
     @property
     def depth(self) -> int:
-        return min(len(self._stacks.encoder), len(self._stacks.decoder))
+        return self._stacks.depth
 
     @cached_property
     def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -281,9 +279,11 @@ class PairForwardPass(FullForwardPass):
             )
 
     @cached_property
-    def _stacks(self) -> Any:
+    def _stacks(self) -> Stacks | CoAttentionStacks:
         self.require_blocks()
-        return self._find_stacks()
+        stacks = self._find_stacks()
+        assert stacks is not None
+        return stacks
 
     def _find_stacks(self) -> Stacks | CoAttentionStacks | None:
         return find_stacks(self.tape.blocks)
@@ -295,16 +295,6 @@ class CoAttentionForwardPass(PairForwardPass):
 
     counts: tuple[int, int, int] = (0, 0, 0)
     has_co_attention = True
-
-    @property
-    def last_maps(self) -> list[Tensor]:
-        words = self._stacks.words
-        return [self.attentions[words.own[-1]], self.attentions[words.across[-1]]]
-
-    @property
-    def depth(self) -> int:
-        layers: int = self._stacks.layers
-        return layers
 
     def _find_stacks(self) -> CoAttentionStacks | None:
         return find_co_attention(self.tape.blocks, self.counts)
