@@ -60,23 +60,29 @@ def _select_picture(explanation: Explanation, item: Item, picture_T: Array) -> E
     # Regions lie nowhere on a picture: they are shown as tokens.
     if not item.pictures:
         return _select(whole, picture_T)
-    (span,) = item.pictures
     leading = _select(whole, picture_T & explanation.special)
-    layers = explanation.layers
-    if layers is not None:
-        layers = np.concatenate([leading.layers, [span.place(layer_T) for layer_T in layers]], 1)
-    rows, columns = span.grid
-    names = [f"patch {row},{column}" for row, column in np.ndindex(rows, columns)]
+    return _place_patches(leading, explanation, item.pictures[0])
+
+
+def _place_patches(leading: Explanation, explanation: Explanation, span: PictureSpan) -> Explanation:
+    """Return the explanation of the class token of a picture with that of its patches."""
+    names = [f"patch {row},{column}" for row, column in np.ndindex(*span.grid)]
     return replace(
         leading,
         tokens=(*leading.tokens, *names),
         relevance=_append_patches(leading.relevance, span, explanation.relevance),
         special=np.append(leading.special, np.zeros(len(names), bool)),
-        layers=layers,
+        layers=_place_layers(leading.layers, span, explanation.layers),
         grid=span.grid,
         image=span.image,
         box=span.box,
     )
+
+
+def _place_layers(leading: Array | None, span: PictureSpan, layers: Array | None) -> Array | None:
+    if leading is None or layers is None:
+        return None
+    return np.stack([_append_patches(*pair) for pair in zip(leading, [span] * len(layers), layers, strict=True)])
 
 
 def _append_patches(leading: Array, span: PictureSpan, relevance_T: Array) -> Array:

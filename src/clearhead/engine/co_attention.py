@@ -5,164 +5,151 @@ both encoders, then both sides of each block with co-attention. Where an encoder
 stands for the missing ones, so that every layer still is all that the next one reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.engine.tape import AttentionMap
+from clearhead.engine.tape import AttentionMap, list_inputs, list_outputs
 
-BLOCK_MAPS = 4
-"""Maps of a block with co-attention: words to picture, picture to words, then each to itself."""
+PICTURE, WORDS = 0, 1
+SIDES = (PICTURE, WORDS)
 
 
 @dataclass(frozen=True)
-class Side:
-    """The blocks of one stack by their index: of the encoder, then across and to itself in each later block."""
+class MapRole:
+    """What an attention map is for: its layer, whose tokens ask, and whether they look at the other sequence.
 
-    encoder: list[int]
-    across: list[int]
-    own: list[int]
+    `reads` tells whether its module gets what the layer before wrote; a layer with co-attention looks across first.
+    """
 
-    @property
-    def first(self) -> list[int]:
-        """The blocks that read what the layer before wrote."""
-        return [*self.encoder, *self.across]
-
-    @property
-    def last(self) -> list[int]:
-        """The blocks that write what the next layer reads."""
-        return [*self.encoder, *self.own]
-
-    def spread(self, layers: int) -> list[int | None]:
-        """Return for each layer the index into the blocks of this side; None where the encoder has none any more."""
-        missing = layers - len(self.last)
-        numbers: list[int | None] = list(range(len(self.last)))
-        return numbers[: len(self.encoder)] + [None] * missing + numbers[len(self.encoder) :]
+    layer: int
+    side: int
+    is_cross: bool
+    reads: bool
 
 
 @dataclass(frozen=True)
 class CoAttentionStacks:
-    """The blocks of two stacks in the order of their maps."""
+    """The attention maps of two stacks in the order of computation, and what each is for."""
 
     blocks: Sequence[AttentionMap]
-    picture: Side
-    words: Side
+    roles: Sequence[MapRole]
 
     @property
     def depth(self) -> int:
         """The number of layers."""
-        encoder = max(len(self.picture.encoder), len(self.words.encoder))
-        return encoder + len(self.words.across)
-
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        return self.picture, self.words
+        return self.roles[-1].layer + 1
 
     @property
     def embeddings(self) -> list[Tensor]:
-        return [self._input(side.first[0]) for side in self.sides]
+        return [self._list_inputs(side)[0] for side in SIDES]
 
     @property
     def block_inputs(self) -> list[Tensor]:
-        return [self._input(index) for side in self.sides for index in side.first]
+        return [*self._list_inputs(PICTURE), *self._list_inputs(WORDS)]
 
     @property
     def hidden_states(self) -> list[Tensor]:
         """The embedding output of the picture and the outputs of its blocks, then those of the words."""
-        states = []
-        for side in self.sides:
-            states += [self._input(side.first[0]), *map(self._output, side.last)]
-        return states
+        picture, words = self.embeddings
+        return [picture, *self._list_outputs(PICTURE), words, *self._list_outputs(WORDS)]
 
-    def _input(self, index: int) -> Tensor:
-        before = self.blocks[index].before
-        assert before is not None
-        return before
+    def _list_inputs(self, side: int) -> list[Tensor]:
+        return list_inputs([self.blocks[index] for index in self._find_reading(side)])
 
-    def _output(self, index: int) -> Tensor:
-        after = self.blocks[index].after
-        assert after is not None
-        return after
+    def _list_outputs(self, side: int) -> list[Tensor]:
+        return list_outputs([self.blocks[index] for index in self._find_writing(side)])
+
+    def _find_reading(self, side: int) -> list[int]:
+        return [index for index, role in enumerate(self.roles) if role.side == side and role.reads]
+
+    def _find_writing(self, side: int) -> list[int]:
+        return [index for index, role in enumerate(self.roles) if role.side == side and not role.is_cross]
+
+    def _list_layers(self, side: int) -> list[int]:
+        """Return the layers in which a stack has a block."""
+        return [self.roles[index].layer for index in self._find_writing(side)]
 
     def select_last(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """Return the maps of the words in the last block, which the head reads: to themselves, then to the picture."""
-        return [maps[self.words.own[-1]], maps[self.words.across[-1]]]
+        last = [index for index, role in enumerate(self.roles) if role.layer == self.depth - 1]
+        to_picture, _, to_words, _ = last
+        return [maps[to_words], maps[to_picture]]
 
     def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the hidden states, layer by layer."""
-        count = len(self.picture.last) + 1
-        columns = []
-        for side, own in zip(self.sides, (states[:count], states[count:]), strict=True):
-            columns.append([own[0], *_repeat(own[1:], side.spread(self.depth), own[0])])
-        return [torch.cat(layer, 1) for layer in zip(*columns, strict=True)]
+        count = len(self._list_layers(PICTURE)) + 1
+        # The embedding output is what layer −1 wrote.
+        picture = spread(states[:count], [-1, *self._list_layers(PICTURE)], self.depth)
+        words = spread(states[count:], [-1, *self._list_layers(WORDS)], self.depth)
+        return _join(picture, words)
 
     def join_inputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the inputs of the blocks, layer by layer."""
-        count = len(self.picture.first)
-        columns = []
-        for side, own in zip(self.sides, (inputs[:count], inputs[count:]), strict=True):
-            columns.append(_repeat(own, side.spread(self.depth), own[0]))
-        return [torch.cat(layer, 1) for layer in zip(*columns, strict=True)]
+        count = len(self._list_layers(PICTURE))
+        picture = spread(inputs[:count], self._list_layers(PICTURE), self.depth)
+        words = spread(inputs[count:], self._list_layers(WORDS), self.depth)
+        return _join(picture, words)
 
     def join_maps(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the attention maps into maps between all tokens, layer by layer."""
-        joined = []
-        spread = zip(self.picture.spread(self.depth), self.words.spread(self.depth), strict=True)
-        for picture, words in spread:
-            joined.append(self._join_layer(maps, picture, words))
-        return joined
-
-    def _join_layer(self, maps: Sequence[Tensor], picture: int | None, words: int | None) -> Tensor:
-        sizes = [embedding.shape[1] for embedding in self.embeddings]
-        tokens = sum(sizes)
-        # Heads may have been averaged already.
-        layer = maps[0].new_zeros(*maps[0].shape[:-2], tokens, tokens)
-        spans = (slice(0, sizes[0]), slice(sizes[0], tokens))
-        for number, (side, block) in enumerate(zip(self.sides, (picture, words), strict=True)):
-            own, other = spans[number], spans[1 - number]
-            if block is None:
-                continue
-            layer[..., own, own] = maps[side.last[block]]
-            crossing = block - len(side.encoder)
-            if crossing >= 0:
-                layer[..., own, other] = maps[side.across[crossing]]
-        return layer
+        layers = [self._make_zeros(maps[0]) for _ in range(self.depth)]
+        for role, values in zip(self.roles, maps, strict=True):
+            layers[role.layer][self._find_cells(role)] = values
+        return layers
 
     def separate_maps(self, layers: Sequence[Tensor]) -> list[Tensor]:
         """Undo `join_maps`."""
-        separated: dict[int, Tensor] = {}
-        source = self.embeddings[0].shape[1]
-        for side, own in zip(self.sides, (slice(0, source), slice(source, None)), strict=True):
-            other = slice(source, None) if own.start == 0 else slice(0, source)
-            for layer, block in zip(layers, side.spread(self.depth), strict=True):
-                if block is None:
-                    continue
-                separated[side.last[block]] = layer[..., own, own]
-                if block >= len(side.encoder):
-                    separated[side.across[block - len(side.encoder)]] = layer[..., own, other]
-        return [separated[index] for index in range(len(self.blocks))]
+        return [layers[role.layer][self._find_cells(role)] for role in self.roles]
+
+    def _make_zeros(self, values: Tensor) -> Tensor:
+        tokens = sum(embedding.shape[1] for embedding in self.embeddings)
+        # Heads may have been averaged already.
+        return values.new_zeros(*values.shape[:-2], tokens, tokens)
+
+    def _find_cells(self, role: MapRole) -> Any:
+        """Return which queries and keys of a joined map a map holds."""
+        count = self.embeddings[PICTURE].shape[1]
+        spans = (slice(0, count), slice(count, None))
+        # The other side is 1 − side.
+        keys = abs(role.side - int(role.is_cross))
+        return (..., spans[role.side], spans[keys])
 
 
-def _repeat(values: Sequence[Tensor], numbers: Sequence[int | None], start: Tensor) -> list[Tensor]:
-    """Return the value of every layer, the one before it where a layer has none."""
-    repeated = [start]
-    for number in numbers:
-        repeated.append(repeated[-1] if number is None else values[number])
-    return repeated[1:]
+def _join(picture: Sequence[Tensor], words: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.cat(layer, 1) for layer in zip(picture, words, strict=True)]
+
+
+def spread(values: Sequence[Tensor], numbers: Sequence[int], depth: int) -> list[Tensor]:
+    """Return the value of each layer from the first of `numbers` on: the one before it where a layer has none."""
+    by_layer = dict(zip(numbers, values, strict=True))
+    repeated = []
+    latest = values[0]
+    for layer in range(numbers[0], depth):
+        latest = by_layer.get(layer, latest)
+        repeated.append(latest)
+    return repeated
 
 
 def find_co_attention(blocks: Sequence[AttentionMap], counts: tuple[int, int, int]) -> CoAttentionStacks | None:
-    """Return the stacks of blocks in their order: words, picture, then both; None if there are not as many.
+    """Return the stacks that attention maps in their order belong to; None if there are not as many.
 
     `counts` are the blocks of the encoder of words, of that of the picture, and those with co-attention.
     """
-    of_words, of_picture, of_both = counts
-    start = of_words + of_picture
-    if len(blocks) != start + BLOCK_MAPS * of_both:
-        return None
-    first = range(start, len(blocks), BLOCK_MAPS)
-    words = Side(list(range(of_words)), list(first), [index + 2 for index in first])
-    picture = Side(list(range(of_words, start)), [index + 1 for index in first], [index + 3 for index in first])
-    return CoAttentionStacks(blocks, picture, words)
+    roles = list(_list_roles(*counts))
+    return CoAttentionStacks(blocks, roles) if len(roles) == len(blocks) else None
+
+
+def _list_roles(of_words: int, of_picture: int, of_both: int) -> Iterator[MapRole]:
+    """Yield the roles of all maps in the order of computation: words, picture, then block by block of both."""
+    for side, count in ((WORDS, of_words), (PICTURE, of_picture)):
+        for layer in range(count):
+            yield MapRole(layer, side, is_cross=False, reads=True)
+    start = max(of_words, of_picture)
+    for layer in range(start, start + of_both):
+        for is_cross in (True, False):
+            yield MapRole(layer, WORDS, is_cross, reads=is_cross)
+            yield MapRole(layer, PICTURE, is_cross, reads=is_cross)

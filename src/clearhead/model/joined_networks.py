@@ -39,10 +39,17 @@ class JoinedEmbeddings:
     is_last: bool = False
 
     @property
+    def text_start(self) -> int:
+        return len(self.embeddings_TD) - self.words if self.is_last else 0
+
+    @property
     def text_span(self) -> tuple[int, int]:
         """The first token of the text, and the one behind its last."""
-        start = len(self.embeddings_TD) - self.words if self.is_last else 0
-        return start, start + self.words
+        return self.text_start, self.text_start + self.words
+
+    @property
+    def picture_start(self) -> int:
+        return 0 if self.is_last else self.words
 
 
 class JoinedNetwork(nn.Module):
