@@ -60,6 +60,7 @@ def _select_picture(explanation: Explanation, item: Item, picture_T: Array) -> E
     # Regions lie nowhere on a picture: they are shown as tokens.
     if not item.pictures:
         return _select(whole, picture_T)
+    # Patches are placed one by one: the model may not have seen all of them.
     leading = _select(whole, picture_T & explanation.special)
     return _place_patches(leading, explanation, item.pictures[0])
 

@@ -76,6 +76,7 @@ class CoAttentionStacks:
     def select_last(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """Return the maps of the words in the last block, which the head reads: to themselves, then to the picture."""
         last = [index for index, role in enumerate(self.roles) if role.layer == self.depth - 1]
+        # The order of `_list_roles`.
         to_picture, _, to_words, _ = last
         return [maps[to_words], maps[to_picture]]
 
@@ -148,6 +149,7 @@ def _list_roles(of_words: int, of_picture: int, of_both: int) -> Iterator[MapRol
     for side, count in ((WORDS, of_words), (PICTURE, of_picture)):
         for layer in range(count):
             yield MapRole(layer, side, is_cross=False, reads=True)
+    # Co-attention begins when both encoders are done.
     start = max(of_words, of_picture)
     for layer in range(start, start + of_both):
         for is_cross in (True, False):

@@ -42,6 +42,7 @@ def is_joined_pair(inputs: Any) -> bool:
 
 
 def _encode_all(model: Model, inputs: Any, overflow: str) -> list[Encoded]:
+    # A mapping is a batch of tensors, with an axis for inputs.
     if isinstance(inputs, Mapping):
         return [_encode_row(model, row) for row in _split_tensors(model, inputs)]
     if is_joined_pair(inputs):
@@ -93,6 +94,7 @@ def _read_regions(model: Model, regions: Any) -> dict[str, Tensor]:
     features = model.network.features
     if not isinstance(regions, Mapping) or not isinstance(regions.get(features), Tensor):
         raise _no_pair(model, (regions, ""))
+    # A picture has regions × features; as a batch of one it has another axis.
     if regions[features].dim() == 3:
         return dict(regions)
     return {name: tensor[None] for name, tensor in regions.items()}
@@ -109,6 +111,7 @@ def _no_pair(model: Model, source: Any) -> BadInput:
 def _split_tensors(model: Model, tensors: Mapping[str, Any]) -> list[dict[str, Tensor]]:
     """Return the tensors of each input, its text without padding."""
     _require_tensors(model, tensors)
+    # Processors also return what is no tensor, and labels are no input.
     given = {name: value for name, value in tensors.items() if isinstance(value, Tensor) and name != "labels"}
     count = _count_inputs(given)
     return [_trim_text(_select_row(given, row)) for row in range(count)]
@@ -133,6 +136,7 @@ def _select_row(tensors: Mapping[str, Tensor], row: int) -> dict[str, Tensor]:
 
 
 def _trim_text(row: dict[str, Tensor]) -> dict[str, Tensor]:
+    # Removed, since padding is added again where a batch needs it.
     mask_1T = row.pop("attention_mask", torch.ones_like(row["input_ids"])).bool()
     return {name: tensor[:, mask_1T[0]] if name in TEXT_TENSORS else tensor for name, tensor in row.items()}
 
@@ -148,6 +152,7 @@ def _finish(model: Model, tensors: Mapping[str, Tensor], item: Item) -> Encoded:
     joined = _embed(model, tensors)
     count = len(joined.embeddings_TD)
     values = {"inputs_embeds": joined.embeddings_TD, "attention_mask": [1] * count}
+    # Families differ in which of the two they have to know.
     lengths = {TEXT_LENGTH: joined.words, SOURCE_LENGTH: count - joined.words}
     values.update({name: [length] for name, length in lengths.items() if name in model.input_names})
     return Encoded(_add_picture(item, joined, _find_box(item, tensors)), values)

@@ -110,6 +110,7 @@ class ViltNetwork(JoinedNetwork):
 
     def embed(self, tensors: Mapping[str, Tensor]) -> JoinedEmbeddings:
         pixels = tensors["pixel_values"]
+        # Without a mask every pixel is of the picture, none is padding.
         pixel_mask = tensors.get("pixel_mask")
         if pixel_mask is None:
             pixel_mask = torch.ones_like(pixels[:, 0])
@@ -142,7 +143,9 @@ class ViltNetwork(JoinedNetwork):
         """Return rows and columns of patches without padding, and the cells of patches in them."""
         height, width = self.network.vilt.embeddings.patch_embeddings.projection.weight.shape[-2:]
         size = (pixels.shape[-2] // height, pixels.shape[-1] // width)
+        # As the network does it, so that a patch at the border counts in the same way.
         visible = F.interpolate(pixel_mask[:, None].float(), size=size)[0, 0]
+        # Padding is on the right and at the bottom.
         rows, columns = int(visible[:, 0].sum()), int(visible[0].sum())
         cells = cell_K // size[1] * columns + cell_K % size[1]
         return (rows, columns), cells.tolist()
@@ -164,6 +167,7 @@ class VisualBertNetwork(JoinedNetwork):
     def forward(self, inputs_embeds: Tensor, attention_mask: Tensor, text_length: Tensor) -> Tensor:
         blank = make_blank(inputs_embeds)
         regions = torch.zeros(*blank[:, 1:].shape[:2], self.config.visual_embedding_dim).to(blank)
+        # As one word and many regions: words have positions, of which there may be too few.
         arguments = {
             "inputs_embeds": blank[:, :1],
             "attention_mask": attention_mask[:, :1],
@@ -227,6 +231,7 @@ class LxmertNetwork(JoinedNetwork):
         ids = tensors["input_ids"]
         types = tensors.get("token_type_ids", torch.zeros_like(ids))
         words_1TD = self.network.lxmert.embeddings(ids, types)
+        # Features and boxes make one vector for each region.
         regions_1KD = self.network.lxmert.encoder.visn_fc(tensors["visual_feats"], tensors["visual_pos"])
         kept_K = tensors.get("visual_attention_mask", torch.ones_like(regions_1KD[..., 0]))[0].bool()
         embeddings_TD = torch.cat([regions_1KD[0, kept_K], words_1TD[0]])
@@ -241,6 +246,7 @@ class BlipNetwork(JoinedNetwork):
 
     def __init__(self, network: Any) -> None:
         super().__init__(network)
+        # The order in which the head was trained.
         self.config.id2label = {0: "no match", 1: "match"}
         vision, text = network.config.vision_config, network.config.text_config
         if vision.hidden_size != text.hidden_size:
@@ -256,6 +262,7 @@ class BlipNetwork(JoinedNetwork):
         # The stack of the picture takes no mask: what is hidden of it is zero.
         if not bool(seen.all()):
             patches = patches * seen[..., None].to(patches.dtype)
+        # Blank, of the only size that the network takes: its embeddings are replaced.
         side = self.config.vision_config.image_size
         pixels = torch.zeros(len(inputs_embeds), 3, side, side, dtype=inputs_embeds.dtype, device=inputs_embeds.device)
         ids = torch.zeros_like(attention_mask[:, source:])
@@ -273,6 +280,7 @@ class BlipNetwork(JoinedNetwork):
         patches_1KD = self.network.vision_model.embeddings(pixels)
         words_1TD = self.network.text_encoder.embeddings(input_ids=tensors["input_ids"])
         embeddings_TD = torch.cat([patches_1KD[0], words_1TD[0]])
+        # No patch is padding: all pictures have one size.
         size = self.config.vision_config.patch_size
         grid = (pixels.shape[-2] // size, pixels.shape[-1] // size)
         cells = range(grid[0] * grid[1])
