@@ -23,7 +23,7 @@ LAYERS = (
     "perturbation",
     "attribution",
     "trust",
-    "towers api",
+    "towers joined api",
     "tables",
     "evaluation",
     "drift",

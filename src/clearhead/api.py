@@ -17,6 +17,7 @@ from clearhead.attribution.names import DEFAULT
 from clearhead.data.objects import as_plain_inputs, as_plain_list
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
+from clearhead.joined import join_explanations
 from clearhead.model.chats import is_chat
 from clearhead.model.focused_inputs import attach_focus
 from clearhead.model.inputs import (
@@ -28,6 +29,7 @@ from clearhead.model.inputs import (
     join_words,
     validate_overflow,
 )
+from clearhead.model.joined_inputs import encode_joined, is_joined_pair
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.picture_prompts import has_pictures
@@ -88,6 +90,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     For a two-tower model (CLIP, SigLIP, `clearhead.similarity`) an input is (picture, text) or (text, text), or has a
     list of texts in the second place, which are the classes; the result is a JointExplanation. `matrix=True` adds the
     relevance of pairs of tokens.
+
+    A model that reads a picture and a text as one sequence (ViLT, VisualBERT) takes (picture, text), with the features
+    of regions in the place of the picture (regions, text), or its tensors; the result is a JointExplanation as well.
 
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
@@ -163,6 +168,8 @@ def compare(  # noqa: PLR0913 - as for `explain`
         compare_side = partial(compare, batch_size=batch_size, check=check)
         return compare_pairs(model, inputs, specs, target, compare_side, overflow=overflow, matrix=matrix)
     settings = _Settings(specs, target, answers, batch_size, precision, overflow, check)
+    if model.reads_jointly:
+        return _compare_joined(model, inputs, settings)
     by_method = _explain_by_methods(model, _list_inputs(model, inputs, answers), settings)
     return _name_methods(specs, by_method, is_single=_is_single(model, inputs))
 
@@ -199,6 +206,15 @@ def _explain_by_methods(
         return explain_by(settings.specs)[0]
     rows, batches = explain_with_error_bars(model, settings.specs, explain_rows, precision=settings.precision)
     return _transpose(check_batches(model, rows, batches, groups))
+
+
+def _compare_joined(model: Model, inputs: Any, settings: _Settings) -> Comparison:
+    """Explain pictures with their texts, which the model reads as one sequence."""
+    _refuse_answer_options(model, settings.answers)
+    batch = encode_joined(model, inputs, settings.overflow)
+    by_method = _explain_by_methods(model, batch, settings)
+    joined: list[Any] = [join_explanations(explanations, batch.items) for explanations in by_method]
+    return _name_methods(settings.specs, joined, is_single=is_joined_pair(inputs))
 
 
 def _compare_choices(

@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.commands import one_line, records
+from helpers.joined_models import joined_network
 from helpers.pictures import photo
 from helpers.two_towers import save_sentence_folder, save_tower_folder
 from PIL import Image
@@ -69,3 +70,14 @@ def test_two_texts(run, tmp_path):
     code, output, errors = run("explain", "a fine film", "not bad", "--model", str(tmp_path), "--no-check")
     assert code == 0, errors
     assert "Similarity" in output
+
+
+def test_a_picture_and_a_question_that_are_read_together(run, picture, tmp_path):
+    folder, out = tmp_path / "vilt", tmp_path / "joint.json"
+    joined_network("vilt").float().save_pretrained(folder)
+    tower_processor().tokenizer.save_pretrained(folder)
+    tower_processor().image_processor.save_pretrained(folder)
+    code, output, errors = run("explain", picture, "a fine film", "--model", str(folder), "--out", str(out))
+    assert code == 0, errors
+    assert "% on the picture" in output and "Similarity" not in output
+    assert clearhead.read(out).image.grid == (4, 4)

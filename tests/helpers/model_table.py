@@ -8,6 +8,7 @@ import helpers.picture_models as writers
 import helpers.tiny_heads as heads
 import helpers.tiny_models as classes
 import helpers.word_layouts as layouts
+from helpers.joined_models import JOINED, joined_network, joined_tensors
 from helpers.language_models import DECODERS, ENCODER_DECODERS, make_decoder, make_encoder_decoder, make_tokenizer
 from helpers.picture_models import make_picture, make_picture_model, process_prompt
 from helpers.pictures import picture
@@ -78,6 +79,10 @@ def _pair(family: str) -> Case:
     return clearhead.load(make_encoder_decoder(family), make_tokenizer()), ["the river in"], {"answer": "paris"}
 
 
+def _joined(family: str) -> Case:
+    return clearhead.load(joined_network(family)), joined_tensors(family), {"target": 0}
+
+
 ROWS: dict[str, tuple[Callable[[str], Case], list[str]]] = {
     "class": (_classifier, [*classes.FAMILIES, *classes.BALANCED_FAMILIES]),
     "class, tokens moved": (_moved, list(layouts.FAMILIES)),
@@ -87,6 +92,7 @@ ROWS: dict[str, tuple[Callable[[str], Case], list[str]]] = {
     "masked word": (_filler, list(heads.MASKED_WORDS)),
     "choice": (_chooser, list(heads.CHOICES)),
     "box or pixels": (_picture, list(PICTURES)),
+    "picture and text read together": (_joined, list(JOINED)),
     "answer": (_decoder, list(DECODERS)),
     "answer to a source": (_pair, list(ENCODER_DECODERS)),
     "answer about a picture": (_picture_writer, list(writers.FAMILIES)),

@@ -9,7 +9,7 @@ from torch import Tensor
 from clearhead.attribution.boxes import attribute_box
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.roll_out import attribute_roll_out, reads_first_token
-from clearhead.attribution.two_sequences import attribute_maps, unfold_maps
+from clearhead.attribution.two_sequences import attribute_maps, unfold_layers
 from clearhead.engine.backward import GRADIENT
 from clearhead.engine.forward import DetectorForwardPass
 from clearhead.engine.trace import Trace
@@ -72,7 +72,7 @@ def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
 def _unfold_mean_maps(trace: Trace) -> list[Tensor]:
     """Return the attention of every block, averaged over heads, in the order of computation."""
     maps = [attention.mean(1) for attention in trace.attentions]
-    return unfold_maps(maps, trace.source_tokens)
+    return unfold_layers(trace, maps)
 
 
 @method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("attention", "gradients"))

@@ -10,7 +10,7 @@ from torch import Tensor
 from clearhead.arrays import Array
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.roll_out import reads_first_token, report_identity_share
-from clearhead.attribution.two_sequences import unfold_maps
+from clearhead.attribution.two_sequences import unfold_layers
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, ClearheadError
 from clearhead.progress import progress
@@ -73,7 +73,7 @@ def _check_length(trace: Trace, limit: int) -> None:
 def _mean_maps(trace: Trace, row: int, mask_T: Tensor) -> Array:
     """Return one input's attention maps without padding, averaged over heads (L,T,S)."""
     means = [attention[row].double().mean(0).cpu() for attention in trace.attentions]
-    maps_LTS = torch.stack(list(map(_keep_idle, unfold_maps(means, trace.source_tokens))))
+    maps_LTS = torch.stack(list(map(_keep_idle, unfold_layers(trace, means))))
     return maps_LTS[:, mask_T][:, :, mask_T].contiguous().numpy()
 
 

@@ -1,7 +1,8 @@
-"""Attention maps of an encoder–decoder, in the order in which they are computed, and how relevance passes through them.
+"""Attention maps of two sequences, in the order in which they are computed, and how relevance passes through them.
 
 A layer of a trace holds the maps of a block of the encoder and of one of the decoder side by side. But the decoder
-reads what the last block of the encoder wrote, so the layers are unfolded into one map after the other.
+reads what the last block of the encoder wrote, so the layers are unfolded into one map after the other. Where two
+sequences attend to each other, both are updated from the state before the block.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,18 @@ def split_map(map_BTS: Tensor, source: int) -> LayerMaps:
     of_source = map_BTS[..., :source, :]
     of_target = map_BTS[..., source:, :]
     return LayerMaps(of_source[..., :source], of_target[..., source:], of_target[..., :source])
+
+
+def unfold_layers(trace: Trace, maps: Sequence[Tensor]) -> list[Tensor]:
+    """Return the maps of a trace in the order of computation, each with one kind of attention."""
+    if not trace.forward.has_co_attention:
+        return unfold_maps(maps, trace.source_tokens)
+    unfolded = []
+    for map_BTS in maps:
+        # A block looks at the other sequence first.
+        own_BTS = keep_own(map_BTS, trace.source_tokens)
+        unfolded += [map_BTS - own_BTS, own_BTS]
+    return unfolded
 
 
 def unfold_maps(maps: Sequence[Tensor], source: int) -> list[Tensor]:
@@ -77,8 +90,12 @@ def attribute_maps(
 
 def _attribute_two(trace: Trace, maps: Sequence[Tensor], diagnostics: Sequence[Mapping[str, Any]]) -> Attribution:
     source = trace.source_tokens
-    reading_B1T = trace.reading_BT[:, None, source:].to(maps[0].dtype)
-    relevance_BT = torch.bmm(reading_B1T, relate_sequences(maps, source))[:, 0]
+    if trace.forward.has_co_attention:
+        reading_B1T = trace.reading_BT[:, None].to(maps[0].dtype)
+        relevance_BT = torch.bmm(reading_B1T, relate_both(maps, source))[:, 0]
+    else:
+        reading_B1T = trace.reading_BT[:, None, source:].to(maps[0].dtype)
+        relevance_BT = torch.bmm(reading_B1T, relate_sequences(maps, source))[:, 0]
     # The identity of the decoder's own relevance is left out, as for one sequence.
     return Attribution(relevance_BT, diagnostics=report_identity_share(relevance_BT, reading_B1T[:, 0], diagnostics))
 
@@ -108,6 +125,35 @@ def _relate_source(layers: Sequence[LayerMaps]) -> Tensor:
     for layer in layers:
         extra_ii = attend(layer.source, extra_ii)
     return extra_ii
+
+
+def relate_both(maps: Sequence[Tensor], source: int) -> Tensor:
+    """Return the relevance of all tokens for each token of sequences that attend to each other (B,T,S), as R̂ = R − I.
+
+    In a map between all tokens self-attention is on the diagonal, and co-attention beside it: one product updates both
+    sequences.
+    """
+    extra_BTS = torch.zeros_like(maps[0])
+    for map_BTS in maps:
+        own_BTS = keep_own(map_BTS, source)
+        extra_BTS = _attend_across(map_BTS - own_BTS, extra_BTS, source)
+        extra_BTS = attend(own_BTS, extra_BTS)
+    return extra_BTS
+
+
+def _attend_across(across_BTS: Tensor, extra_BTS: Tensor, source: int) -> Tensor:
+    """Return R̂ after co-attention: R^sq += (R̄^ss)ᵀ Ā R̄^qq, Eq. 10, and R^ss += Ā R^qs, Eq. 11."""
+    own_BTS = keep_own(extra_BTS, source)
+    context_BTS = normalise(own_BTS)
+    return extra_BTS + context_BTS.mT @ across_BTS @ context_BTS + across_BTS @ (extra_BTS - own_BTS)
+
+
+def keep_own(map_BTS: Tensor, source: int) -> Tensor:
+    """Return a map between all tokens with zeros between the two sequences; the first has `source` tokens."""
+    own_BTS = map_BTS.clone()
+    own_BTS[..., :source, source:] = 0
+    own_BTS[..., source:, :source] = 0
+    return own_BTS
 
 
 def attend(map_BTS: Tensor, extra_BTS: Tensor) -> Tensor:

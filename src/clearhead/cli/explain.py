@@ -112,7 +112,7 @@ def explain(
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
-    if loaded.reads_pairs:
+    if loaded.reads_pairs or loaded.reads_jointly:
         towers.explain_and_deliver(
             loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
         )

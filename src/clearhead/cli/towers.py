@@ -1,4 +1,4 @@
-"""clearhead explain with a two-tower model: a picture or text, and the texts that it is compared with."""
+"""clearhead explain with two inputs: a picture or text, and the texts that are compared or read with it."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -44,6 +44,9 @@ def explain_pair(
     pair = _read_pair(model, arguments)
     options = {name: settings[name] for name in FLAGS if name in settings}
     chosen = _make_target(target, versus)
+    if model.reads_jointly:
+        # Each text is an input of its own, whose classes are those of the model.
+        return list(clearhead.explain(model, [(pair[0], text) for text in pair[1]], spec, chosen, **options))
     best: JointExplanation = clearhead.explain(model, pair, spec, chosen, **options)
     if chosen is not None or len(pair[1]) == 1:
         return [best]
@@ -77,18 +80,18 @@ def _read_pair(model: "Model", arguments: Sequence[str]) -> tuple[Any, list[str]
     takes_images = model.network.takes_images
     expected = "a picture and texts" if takes_images else "two or more texts"
     if len(arguments) < 2:
-        raise BadInput(f'{model.name} compares two inputs: give {expected}, as in INPUT "a photo of a cat".')
+        raise BadInput(f'{model.name} reads two inputs: give {expected}, as in INPUT "a photo of a cat".')
     first, *texts = arguments
     inputs = InputReader(takes_images).read([first])
     if takes_images and not isinstance(inputs[0], Path):
-        raise BadInput(f"'{first}' is no picture, but {model.name} compares a picture with texts: name its file first.")
+        raise BadInput(f"'{first}' is no picture, but {model.name} reads a picture and texts: name its file first.")
     _refuse_table(inputs, first)
     return inputs[0], InputReader(images=False).read(texts)
 
 
 def _refuse_table(inputs: Sequence[Any], first: str) -> None:
     if len(inputs) > 1:
-        raise BadInput(f"'{first}' is a table: a two-tower model is explained for one picture or text at a time.")
+        raise BadInput(f"'{first}' is a table: such a model is explained for one picture or text at a time.")
 
 
 def _deliver(joints: "Sequence[JointExplanation]", spec: "MethodSpec", *, out: Path | None, json: bool) -> None:

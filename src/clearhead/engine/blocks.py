@@ -183,7 +183,7 @@ class _ModuleHooks:
 
     def _is_decoder_block(self, maps: list[AttentionMap], values: list[Any], result: Any) -> bool:
         """Return whether a module with two maps looks at its own sequence, then at another that it is given."""
-        if self._recorder.lookups is None or len(maps) != 2:
+        if not self._recorder.has_sequences or len(maps) != 2:
             return False
         sequences = list(filter(_is_sequence, values))
         return len(sequences) == 2 and _have_same_tokens(sequences[0], result)
@@ -365,6 +365,7 @@ def run_recorded(
         keep_outputs(network, kept, recorder.tape),
     ):
         inputs = clone_tensors(tensors)
+        recorder.has_sequences = SOURCE_LENGTH in inputs
         if leaf is not None:
             inputs[leaf] = recorder.begin(inputs[leaf])
         elif SOURCE_LENGTH in inputs:

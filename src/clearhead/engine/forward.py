@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from torch import Tensor
 
 from clearhead.engine.blocks import record_forward
+from clearhead.engine.co_attention import CoAttentionStacks, find_co_attention
 from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.stacks import Stacks, find_stacks, join_layer
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape, list_inputs, list_maps, list_outputs
@@ -31,6 +32,7 @@ class ForwardPass(ABC):
     name: str
     tape: Tape
     output: Tensor
+    has_co_attention = False
 
     @property
     @abstractmethod
@@ -239,12 +241,11 @@ class PairForwardPass(FullForwardPass):
 
     @property
     def last_maps(self) -> list[Tensor]:
-        # The decoder's last block looks at its own sequence, then at the source.
-        return self.attentions[-2:]
+        return self._stacks.select_last(self.attentions)
 
     @property
     def depth(self) -> int:
-        return min(len(self._stacks.encoder), len(self._stacks.decoder))
+        return self._stacks.depth
 
     @cached_property
     def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -253,7 +254,7 @@ class PairForwardPass(FullForwardPass):
 
     @property
     def has_blocks(self) -> bool:
-        return find_stacks(self.tape.blocks) is not None
+        return self._find_stacks() is not None
 
     def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
         return self._stacks.join_states(states)
@@ -278,11 +279,25 @@ class PairForwardPass(FullForwardPass):
             )
 
     @cached_property
-    def _stacks(self) -> Stacks:
+    def _stacks(self) -> Stacks | CoAttentionStacks:
         self.require_blocks()
-        stacks = find_stacks(self.tape.blocks)
+        stacks = self._find_stacks()
         assert stacks is not None
         return stacks
+
+    def _find_stacks(self) -> Stacks | CoAttentionStacks | None:
+        return find_stacks(self.tape.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class CoAttentionForwardPass(PairForwardPass):
+    """A forward pass of two stacks that attend to each other; `counts` are their blocks (see `find_co_attention`)."""
+
+    counts: tuple[int, int, int] = (0, 0, 0)
+    has_co_attention = True
+
+    def _find_stacks(self) -> CoAttentionStacks | None:
+        return find_co_attention(self.tape.blocks, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,9 +354,18 @@ def run_forward(
         raise not_differentiable(model.name)
     if model.is_encoder_decoder:
         return PairForwardPass(model.name, tape, logits)
+    if model.reads_jointly and model.network.has_two_stacks:
+        return _make_joined_pass(model, tape, logits)
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
     return FullForwardPass(model.name, tape, logits)
+
+
+def _make_joined_pass(model: Model, tape: Tape, logits: Tensor) -> PairForwardPass:
+    """Return the pass of a network that reads a picture and a text in a stack each."""
+    if model.network.counts is None:
+        return PairForwardPass(model.name, tape, logits)
+    return CoAttentionForwardPass(model.name, tape, logits, counts=model.network.counts)
 
 
 def float_input(tensors: Mapping[str, Tensor]) -> str | None:

@@ -1,8 +1,9 @@
 """Which tokens of the last hidden state a network's head reads."""
 
+import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.forward import ForwardPass
+from clearhead.engine.forward import ForwardPass, PairForwardPass
 from clearhead.engine.lrp.linear import READING
 from clearhead.engine.lrp.propagation import RelevancePass
 from clearhead.engine.seeds import Seeds
@@ -11,7 +12,11 @@ from clearhead.engine.seeds import Seeds
 def read_head(forward: ForwardPass, seeds: Seeds) -> Tensor:
     """Return what the head reads of each token of the last hidden state, as weights that sum to one (B,T)."""
     weights_BT = _trace_head(forward, seeds).abs()
-    return weights_BT / weights_BT.sum(1, keepdim=True)
+    weights_BT = weights_BT / weights_BT.sum(1, keepdim=True)
+    if not isinstance(forward, PairForwardPass):
+        return weights_BT
+    # The head reads the second sequence.
+    return F.pad(weights_BT, (forward.leaf.shape[1] - weights_BT.shape[1], 0))
 
 
 def _trace_head(forward: ForwardPass, seeds: Seeds) -> Tensor:

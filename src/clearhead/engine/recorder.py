@@ -53,7 +53,8 @@ class Recorder(TorchFunctionMode):
     """Records every operation that depends on the input.
 
     The input starts at the first look-up in the embedding table `words`, or where `begin` is called; `ids` are its
-    tokens, as far as they are known. With several sequences, `lookups` are those that are still to come.
+    tokens, as far as they are known. With several sequences (`has_sequences`), `lookups` are those of words that are
+    still to come.
     """
 
     def __init__(self, tape: Tape, network: nn.Module, words: Tensor | None = None) -> None:
@@ -63,6 +64,7 @@ class Recorder(TorchFunctionMode):
         self.words = words
         self.ids: Tensor | None = None
         self.lookups: WordLookups | None = None
+        self.has_sequences = False
         self._saved = tape.saved
         self.paused = 0
         self._masks = Masks()

@@ -37,6 +37,15 @@ class Stacks(NamedTuple):
     def embeddings(self) -> list[Tensor]:
         return [list_inputs(self.encoder)[0], list_inputs(self.decoder)[0]]
 
+    @property
+    def depth(self) -> int:
+        """The blocks of the shorter stack."""
+        return min(len(self.encoder), len(self.decoder))
+
+    def select_last(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """Return the maps of the decoder's last block: to its own sequence, then to the source."""
+        return list(maps[-2:])
+
     def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the hidden states of encoder and decoder, layer by layer."""
         return _join_sequences(states, len(self.encoder) + 1)

@@ -13,6 +13,7 @@ from torch import Tensor
 from clearhead.arrays import Array
 from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.model.focus import FocusedOutput
+from clearhead.model.joined_networks import TEXT_LENGTH
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.model import Model, input_embedding
 from clearhead.model.picture_span import PictureSpan
@@ -45,7 +46,8 @@ class Item:
     (0, 0). `box` is where the network's input lies on the original image, in its pixels. A prompt has the `answer` that
     a language model gave, or could give; its tokens are followed by those of the answer, but for the last. `sources`
     are parts of a prompt, such as documents or sentences; `pictures` those among its words. `focus` is the part of the
-    output that is explained, where a network has several.
+    output that is explained, where a network has several; `text_span` where the words stand, if those of a picture are
+    tokens of the same sequence.
     """
 
     tokens: tuple[str, ...] = ()
@@ -58,6 +60,7 @@ class Item:
     sources: tuple[SourceSpan, ...] = ()
     pictures: tuple[PictureSpan, ...] = ()
     focus: FocusedOutput | None = None
+    text_span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> 
     if name == ANSWER_POSITIONS:
         # The last position again, so that the network need not look at others.
         return pad_positions([encoded.values[name] for encoded in batch])
-    if name == SOURCE_LENGTH:
+    if name in (SOURCE_LENGTH, TEXT_LENGTH):
         width = 1
     if isinstance(batch[0].values.get(name), Tensor):
         return _pad_tensors([encoded.values[name] for encoded in batch], width)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearhead.model.adapters import Adapter, count_adapter_classes, is_adapter, put_on, read_adapter
+from clearhead.model.joined_networks import WRAPPERS
 from clearhead.model.language import encoder_decoder_architectures, picture_architectures
 from clearhead.model.load_errors import load_error, refuse_missing_weights, translate_load_errors
 from clearhead.model.model import Model
@@ -100,6 +101,9 @@ def _read_config(source: str) -> Any:
 
 
 def _find_auto_class(architecture: str) -> str:
+    # First: their names end like those of networks that read texts alone. A class loads itself.
+    if architecture in WRAPPERS:
+        return architecture
     for ending, auto_class in AUTO_CLASSES.items():
         if architecture.endswith(ending):
             return auto_class
@@ -132,7 +136,7 @@ def _load_processor(source: str, auto_class: str) -> Any:
 
     if auto_class == PICTURE_CLASS:
         return load_picture_processor(source)
-    if auto_class == "AutoModel":
+    if auto_class == "AutoModel" or _takes_pictures(auto_class):
         return load_tower_processor(source)
     if auto_class.endswith(IMAGE_TASKS):
         return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
@@ -145,6 +149,11 @@ def _require_vocabulary(source: str, tokenizer: Any) -> None:
     # Without its files some versions of Transformers make a tokenizer that knows special tokens only.
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise load_error(source, "it has no vocabulary (tokenizer.json, vocab.txt …): copy its tokenizer's files.")
+
+
+def _takes_pictures(architecture: str) -> bool:
+    """Return whether a network reads pictures, and not regions, together with words."""
+    return architecture in WRAPPERS and WRAPPERS[architecture].takes_images
 
 
 @contextmanager

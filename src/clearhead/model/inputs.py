@@ -24,6 +24,7 @@ from clearhead.model.batches import (
 )
 from clearhead.model.focused_inputs import focus_encoded, split_focus
 from clearhead.model.image_inputs import encode_image, open_image
+from clearhead.model.joined_inputs import encode_joined
 from clearhead.model.model import Model
 from clearhead.model.tensor_inputs import from_tensors
 from clearhead.model.text_columns import TextEncoder
@@ -61,6 +62,8 @@ def as_inputs(model: Model, inputs: Any) -> Inputs:
     _refuse_pairs(model)
     if isinstance(inputs, Inputs):
         return move_to_model(inputs, model)
+    if model.reads_jointly:
+        return encode_joined(model, inputs, "error")
     if isinstance(inputs, Mapping):
         return from_tensors(model, inputs)
     return collate(model, [encode(model, source) for source in as_input_list(inputs)])

@@ -13,6 +13,7 @@ from clearhead.model.choice_network import ChoiceNetwork
 from clearhead.model.custom_network import CustomNetwork
 from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
 from clearhead.model.function_network import FunctionNetwork
+from clearhead.model.joined_networks import JoinedNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork, PictureNetwork
 from clearhead.model.two_towers import DualEncoder, Tower
 
@@ -81,6 +82,11 @@ class Model:
     def reads_pairs(self) -> bool:
         """Whether the model compares two inputs that it embeds apart, so that a pair of them is explained."""
         return isinstance(self.network, DualEncoder)
+
+    @property
+    def reads_jointly(self) -> bool:
+        """Whether the model reads a picture and a text as one sequence, so that both are explained together."""
+        return isinstance(self.network, JoinedNetwork)
 
     @property
     def is_function(self) -> bool:
@@ -194,7 +200,7 @@ class Model:
     def can_pad(self) -> bool:
         """Whether texts of different lengths may share a batch."""
         # A language model may have no padding token: its padding is masked, whatever stands there.
-        if self.takes_images or self.writes:
+        if self.takes_images or self.writes or self.reads_jointly:
             return True
         return getattr(self.config, "pad_token_id", None) is not None and self.takes_mask
 
@@ -231,6 +237,9 @@ def input_embedding(network: Any) -> Tensor | None:
 
 def max_tokens(model: Model) -> int | None:
     """Return the maximum number of tokens of an input; None if nothing limits it."""
+    # Positions count the words of the text, which is limited before the picture joins it.
+    if model.reads_jointly:
+        return None
     limits = [_count_positions(table) for table in model.position_tables]
     limits += _tokenizer_limits(model.processor)
     # CLIP's table of positions has the same name in both towers, so its size is read from the config.

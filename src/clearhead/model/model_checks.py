@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.errors import UnsupportedModel
+from clearhead.model.joined_networks import WRAPPERS
 from clearhead.model.model import Model
 from clearhead.model.picture_layout import LAYOUTS, REASONS
 from clearhead.model.tower_processor import as_tower_processor
@@ -15,18 +16,15 @@ UNSUPPORTED_HEADS = (
     "ForCausalLM",
     "ForConditionalGeneration",
 )
-# Families that mix a picture and a text before they decide.
-_ONE_STACK = "words and patches of a picture are tokens of one stack of blocks, which Clearhead does not divide yet"
-_CO_ATTENTION = (
-    "its words and its picture attend to each other in blocks of their own, which Clearhead does not trace yet"
-)
+# Why networks of families that mix a picture and a text are refused, but for those with a wrapper.
+_OTHER_HEAD = "this head is not covered"
 MIXED_STACKS = {
-    "vilt": _ONE_STACK,
-    "visual_bert": _ONE_STACK,
-    "flava": _ONE_STACK,
-    "lxmert": _CO_ATTENTION,
-    "blip": _CO_ATTENTION,
-    "bridgetower": _CO_ATTENTION,
+    "vilt": _OTHER_HEAD,
+    "visual_bert": _OTHER_HEAD,
+    "lxmert": _OTHER_HEAD,
+    "blip": _OTHER_HEAD,
+    "flava": "it has no head that classifies a picture with a text",
+    "bridgetower": "both of its stacks attend to each other from the middle on, which Clearhead does not trace yet",
 }
 # Packages of the modules that eager-mode quantisation of torch puts into a network.
 QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")
@@ -36,7 +34,8 @@ def validate_model(model: Model) -> None:
     """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
     # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
-    _refuse_mixed_stacks(model.config, architecture)
+    if not model.reads_jointly:
+        _refuse_mixed_stacks(model.config, architecture)
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise _refuse_pictures(model.config) or unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
@@ -85,8 +84,8 @@ def _refuse_mixed_stacks(config: Any, architecture: str) -> None:
     reason = MIXED_STACKS.get(getattr(config, "model_type", ""))
     if reason is not None:
         raise UnsupportedModel(
-            f"{architecture} cannot be explained: {reason}. For a picture and a text choose a two-tower model such as "
-            f"CLIP, or a model that writes, of type {', '.join(LAYOUTS)}."
+            f"{architecture} cannot be explained: {reason}. For a picture and a text choose {', '.join(WRAPPERS)}, a "
+            f"two-tower model such as CLIP, or a model that writes, of type {', '.join(LAYOUTS)}."
         )
 
 
@@ -109,7 +108,7 @@ def select_processor(model: Model) -> Model:
     if model.processor is None:
         return model
     processor = _reduce_processor(model)
-    if not model.reads_pairs:
+    if not (model.reads_pairs or model.reads_jointly):
         _validate_processor(model, processor)
     if processor is model.processor:
         return model
@@ -121,7 +120,7 @@ def select_processor(model: Model) -> Model:
 
 def _reduce_processor(model: Model) -> Any:
     """Return the tokenizer or image processor inside a combined processor, else the processor itself."""
-    if model.reads_pairs:
+    if model.reads_pairs or model.reads_jointly:
         return as_tower_processor(model.processor, model.name, takes_images=model.network.takes_images)
     attribute = "tokenizer"
     if model.takes_images:

@@ -12,10 +12,13 @@ from clearhead.model.choice_network import ChoiceNetwork, wrap_choices
 from clearhead.model.custom_network import CustomNetwork, is_stock, wrap_module
 from clearhead.model.focus_networks import FocusNetwork, wrap_focus
 from clearhead.model.function_network import TEXTS, FunctionNetwork, name_function, wrap_function
+from clearhead.model.joined_networks import JoinedNetwork, wrap_joined
 from clearhead.model.language import AnswerNetwork, wrap_language_model
 from clearhead.model.model import Model
 from clearhead.model.source_names import has_path_marks
 from clearhead.model.two_towers import DualEncoder, wrap_dual_encoder
+
+WRAPPED = (AnswerNetwork, FocusNetwork, ChoiceNetwork, CustomNetwork, FunctionNetwork, JoinedNetwork)
 
 
 def wrap_objects(source: Any, processor: Any = None, reads: str = TEXTS, labels: Sequence[str] | None = None) -> Model:
@@ -89,9 +92,12 @@ def _unwrap_adapter(network: Any) -> Any:
 
 def wrap_network_output(model: Model) -> Model:
     """Return a Model whose network answers with what is explained: an answer's tokens, or a part of its output."""
-    if isinstance(model.network, AnswerNetwork | FocusNetwork | ChoiceNetwork | CustomNetwork | FunctionNetwork):
+    if isinstance(model.network, WRAPPED):
         return model
-    wrapped = wrap_choices(wrap_focus(wrap_language_model(model.network)))
+    wrapped = wrap_joined(model.network)
+    # Heads of such a network have names that those of one text have too.
+    if wrapped is model.network:
+        wrapped = wrap_choices(wrap_focus(wrap_language_model(model.network)))
     if wrapped is model.network:
         return model
     return replace(model, network=wrapped, copies={})

@@ -61,12 +61,13 @@ def _make_stop() -> Callable[..., None]:
 
 
 def _run_tower(network: Any, tensors: Mapping[str, Tensor]) -> None:
-    with torch.inference_mode(False), torch.no_grad(), keep_positions(network), _evaluation_mode(network):
+    with torch.inference_mode(False), torch.no_grad(), keep_positions(network), evaluation_mode(network):
         network(**tensors, use_cache=False)
 
 
 @contextmanager
-def _evaluation_mode(network: nn.Module) -> Iterator[None]:
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
+    """Leave training mode, and return every module to the mode it was in."""
     training = [module for module in network.modules() if module.training]
     for module in training:
         module.training = False

@@ -124,6 +124,11 @@ def _id_items(model: Model, ids_BT: Array, mask_BT: Array) -> list[Item]:
     return items
 
 
+def describe_ids(model: Model, ids: list[int]) -> Item:
+    """Return the tokens of one text by its ids."""
+    return _id_item(model.processor, ids, _find_special_ids(model))
+
+
 def _id_item(tokenizer: Any, ids: list[int], special_ids: set[int]) -> Item:
     special = tuple(token_id in special_ids for token_id in ids)
     return Item(_name_tokens(tokenizer, ids), special)

@@ -94,10 +94,12 @@ def _tensors_on_cpu(batch: Inputs, mask_ET: Tensor) -> dict[str, Tensor]:
 
 def _check_supported(model: Model, batch: Inputs, replacement: str) -> None:
     """Raise UnsupportedModel if tokens cannot be removed from this model's input in this way."""
-    if model.reads_pictures and "inputs_embeds" in batch.tensors and replacement != "attention":
-        raise UnsupportedModel(
-            "Words and parts of pictures of a prompt are hidden from attention: use replacement='attention'."
-        )
+    if (
+        (model.reads_pictures or model.reads_jointly)
+        and "inputs_embeds" in batch.tensors
+        and replacement != "attention"
+    ):
+        raise UnsupportedModel("Words and parts of pictures are hidden from attention: use replacement='attention'.")
     if replacement == "delete" and model.is_positional:
         raise UnsupportedModel("Deleting tokens moves what is explained: use replacement='mask' or 'attention'.")
     if replacement.endswith("attention") and not model.takes_mask:

@@ -160,6 +160,6 @@ def choose_replacement(model: Model) -> str | None:
     deleting would move what is explained.
     """
     # Of prompts with pictures nothing can be deleted; the default knows which prompts have some.
-    if model.takes_images or model.reads_pictures or model.is_positional:
+    if model.takes_images or model.reads_pictures or model.reads_jointly or model.is_positional:
         return None
     return "delete"

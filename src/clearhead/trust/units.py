@@ -74,6 +74,8 @@ class Units:
 
     def _name(self, tokens: Sequence[int]) -> str:
         """Return the characters from the first to the last of a unit's tokens."""
+        if self.item.text_span is not None and tokens[0] not in range(*self.item.text_span):
+            return self._join_tokens(tokens)
         for number, span in enumerate(self.item.pictures, 1):
             if tokens[0] in span.tokens:
                 return f"part of picture {number}"

@@ -65,7 +65,9 @@ def _count_units(explanation: Explanation) -> int:
 
 def name_inputs(joint: JointExplanation) -> str:
     """Return what the inputs are."""
-    return "picture and text" if joint.images else "both texts"
+    if joint.images:
+        return "picture and text"
+    return "regions and text" if any(map(_has_regions, joint.explanations)) else "both texts"
 
 
 def describe_shares(joint: JointExplanation) -> str:
@@ -81,12 +83,22 @@ def _name_share(explanation: Explanation, share: float) -> str:
 def _name_input(explanation: Explanation) -> str:
     if is_image(explanation):
         return "the picture"
+    if explanation.text is None:
+        return "the regions" if _has_regions(explanation) else "the text"
     return f"“{explanation.text}”"
+
+
+def _has_regions(explanation: Explanation) -> bool:
+    """Return whether the tokens are regions of a picture, which have no text."""
+    return explanation.text is None and explanation.tokens[:1] == ("region 0",)
 
 
 def describe_score(joint: JointExplanation) -> str:
     """Return the explained score and what the other texts get, in a sentence."""
     scores = joint.diagnostics.get("scores", {})
+    # Only two towers compare.
+    if not scores:
+        return f"Score {_format_number(joint.score or 0)}."
     if len(scores) < 2:
         return f"Similarity {_format_number(joint.score or 0)}."
     return f"Similarities: {_list_scores(scores)}."
