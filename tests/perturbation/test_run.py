@@ -227,7 +227,7 @@ def test_span_models_keep_their_positions() -> None:
     for text, mask, scores in zip(TEXTS, masks, together, strict=True):
         alone = perturbed_scores(model, text, [mask], [Target(span=(1, 2))])[0]
         torch.testing.assert_close(scores, alone, rtol=0, atol=1e-12)
-    with pytest.raises(UnsupportedModel, match="span"):
+    with pytest.raises(UnsupportedModel, match="moves what is explained"):
         perturbed_logits(model, TEXTS, masks, replacement="delete")
 
 
