@@ -4,7 +4,7 @@ import pytest
 from helpers.commands import one_line, records
 from helpers.joined_models import joined_network
 from helpers.pictures import photo
-from helpers.two_towers import save_sentence_folder, save_tower_folder
+from helpers.two_towers import save_sentence_folder, save_tower_folder, tower_processor
 from PIL import Image
 
 import clearhead
