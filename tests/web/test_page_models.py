@@ -30,9 +30,9 @@ def address(tmp_path_factory):
         yield served_address
 
 
-def add_model(page, name):
-    """Add another model's explanation by the same method of what each of them predicts."""
-    page.select_option("#other-method", page.input_value("#method"))
+def add_model(page, name, method="balanced-cat"):
+    """Add another model's explanation of what each of them predicts, by default by the method that is shown."""
+    page.select_option("#other-method", method)
     page.select_option("#other-target", label="Predicted")
     page.select_option("#other-model", name)
     page.click("#add-comparison")
@@ -67,7 +67,7 @@ def test_other_methods_and_the_same_model_have_no_difference(visit):
     page = explain(visit())
     page.select_option("#other-method", "rollout")
     page.click("#add-comparison")
-    add_model(page, "new")
+    add_model(page, "new", method="rollout")
     expect_count(page, "#columns article", 3)
     expect(page.locator("#differences")).to_have_attribute("aria-busy", "false")
     expect_count(page, DIFFERENCE, 0)
