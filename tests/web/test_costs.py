@@ -135,4 +135,6 @@ def test_the_progress_of_a_request_can_be_asked_for(models, gate):
         gate.set()
         answer = client.post("/api/explain", json={"text": TEXT}, headers={TICKET_HEADER: "later"})
         assert answer.status_code == 200
-        assert client.get("/api/progress/later").json()["state"] == "unknown"
+        # The answer is sent a moment before the worker forgets its job.
+        states = (client.get("/api/progress/later").json()["state"] for _ in range(1000))
+        assert "unknown" in states
