@@ -57,6 +57,15 @@ def test_an_image_is_written(run, clip, picture, tmp_path):
     assert Image.open(out).width > 1000
 
 
+@pytest.mark.parametrize("ending", ["pdf", "svg", "md", "parquet"])
+def test_every_format_is_written(ending, run, clip, picture, tmp_path):
+    pytest.importorskip({"pdf": "matplotlib", "parquet": "pyarrow"}.get(ending, "PIL"), reason="an extra of this format")
+    out = tmp_path / f"joint.{ending}"
+    code, _, errors = run("explain", picture, "a film", "bad", "--model", clip, "--no-check", "--out", str(out))
+    assert code == 0, errors
+    assert out.stat().st_size > 500
+
+
 def test_mistakes_are_told(run, clip, picture, tmp_path):
     one_line(*run("explain", picture, "--model", clip), "give a picture and texts")
     one_line(*run("explain", "a text", "another", "--model", clip), "no picture")
