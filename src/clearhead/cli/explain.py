@@ -112,13 +112,15 @@ def explain(
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
+    flags = {"--curves": curves, "--gold": gold, "--pair": pair, "--focus": focus}
     if loaded.reads_pairs or loaded.reads_jointly:
+        towers.refuse_flags(loaded, flags)
         towers.explain_and_deliver(
             loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
         )
         return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or (), as_text)
-    raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair})
+    raw_inputs = read_inputs(loaded, reader, inputs, flags)
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
@@ -219,7 +221,7 @@ def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Ma
             )
 
 
-def _read_inputs(model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]) -> list[Any]:
+def read_inputs(model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]) -> list[Any]:
     """Return the inputs in order; the arguments of a multiple choice together are one."""
     raw_inputs = reader.read(arguments)
     if not model.chooses:
