@@ -4,7 +4,7 @@ import pytest
 from helpers.commands import one_line, records
 from helpers.joined_models import joined_network
 from helpers.pictures import photo
-from helpers.two_towers import save_sentence_folder, save_tower_folder
+from helpers.two_towers import save_sentence_folder, save_tower_folder, tower_processor
 from PIL import Image
 
 import clearhead
@@ -59,7 +59,9 @@ def test_an_image_is_written(run, clip, picture, tmp_path):
 
 @pytest.mark.parametrize("ending", ["pdf", "svg", "md", "parquet"])
 def test_every_format_is_written(ending, run, clip, picture, tmp_path):
-    pytest.importorskip({"pdf": "matplotlib", "parquet": "pyarrow"}.get(ending, "PIL"), reason="an extra of this format")
+    pytest.importorskip(
+        {"pdf": "matplotlib", "parquet": "pyarrow"}.get(ending, "PIL"), reason="an extra of this format"
+    )
     out = tmp_path / f"joint.{ending}"
     code, _, errors = run("explain", picture, "a film", "bad", "--model", clip, "--no-check", "--out", str(out))
     assert code == 0, errors
@@ -78,7 +80,6 @@ def test_methods_are_compared(run, clip, picture, tmp_path):
 def test_what_reads_single_inputs_refuses_pairs(run, clip, picture, tmp_path):
     page = str(tmp_path / "joint.html")
     one_line(*run("explain", picture, "a film", "--model", clip, "--curves", "--out", page), "--curves is for single")
-    one_line(*run("explain", picture, "a film", "--model", clip, "--focus", "film"), "--focus is for single")
     one_line(*run("plan", picture, "a film", "--model", clip), "several inputs together")
 
 

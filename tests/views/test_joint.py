@@ -109,3 +109,12 @@ def test_a_row_of_parquet_has_every_input():
 
 def test_markdown_has_a_section_per_input():
     assert markdown.document([compared()]).count("## ") == 2
+
+
+def test_markdown_has_the_numbers_of_the_other_views():
+    joint = joined()
+    document = markdown.document([joint])
+    image, text = share_scale(joint)
+    strongest = max(joint.text.words(), key=lambda word: abs(word.relevance))
+    assert f"| {strongest.text} | {text.format(strongest.relevance)} |" in document
+    assert document.count(image.caption) == 2

@@ -25,8 +25,8 @@ from clearhead.evaluation.explained import (
 )
 from clearhead.evaluation.metric import ExplainedExample, MetricSpec
 from clearhead.model.loading import load
-from clearhead.model.model_checks import require_single_output
 from clearhead.model.model import Model
+from clearhead.model.model_checks import require_single_output
 from clearhead.model.placement import with_precision
 from clearhead.views.json_record import row as explanation_row
 

@@ -112,15 +112,15 @@ def explain(
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
-    flags = {"--curves": curves, "--gold": gold, "--pair": pair, "--focus": focus}
     if loaded.reads_pairs or loaded.reads_jointly:
-        towers.refuse_flags(loaded, flags)
         towers.explain_and_deliver(
             loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
         )
         return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or (), as_text)
-    raw_inputs = read_inputs(loaded, reader, inputs, flags)
+    raw_inputs = read_inputs(
+        loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair, "--focus": focus}
+    )
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
@@ -212,6 +212,8 @@ def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Ma
     """Raise BadOption for flags of models with classes, and for pictures of a prompt where there is none."""
     if images and not model.writes:
         raise BadOption(f"--image is for prompts of language models that read pictures, which {model.name} is not.")
+    if model.reads_pairs:
+        towers.refuse_flags(model, {flag: value for flag, value in flags.items() if flag != "--target"})
     if not model.writes:
         return
     for flag, value in flags.items():
