@@ -128,6 +128,12 @@ class JointExplanation:
         # Stable, so that of equal tokens those of the first input come first.
         return sorted(ranked, key=lambda token: -token[1])[:k]
 
+    def plot(self) -> Any:
+        """Return the explanation as a Matplotlib figure, which can be saved as PDF; needs `clearhead[plots]`."""
+        from clearhead.views import figure
+
+        return figure.make_figure([self])
+
     def save(self, path: str | Path) -> Path:
         """Write .json or .safetensors atomically; `clearhead.read` reads it."""
         from clearhead.serialization import as_path, save

@@ -71,3 +71,25 @@ def test_mistakes_are_one_line(run, labeller, filler, chooser, tmp_path):
     one_line(*run("explain", *QUESTION[:2], "--model", chooser), "2 INPUTS are no multiple choice")
     curves = ("--curves", "--out", str(tmp_path / "page.html"))
     one_line(*run("explain", *QUESTION, "--model", chooser, *curves), "--curves is not for multiple choice")
+
+
+def test_methods_are_compared_at_a_word(run, labeller):
+    arguments = ("compare", TEXT, "--model", labeller, "--methods", "gae,random", "--no-check", "--json")
+    code, output, _ = run(*arguments, "--focus", "film", "--target", "PER")
+    assert code == 0
+    assert {record["label"] for record in records(output)} == {"B-PER at “film”"}
+
+
+def test_methods_are_compared_on_one_question(run, chooser):
+    arguments = (*QUESTION, "--model", chooser)
+    code, output, _ = run("compare", *arguments, "--methods", "gae,random", "--no-check", "--json")
+    assert code == 0
+    assert [record["method"] for record in records(output)] == ["gae", "random"]
+    one_line(*run("compare", *arguments, "--focus", "bad"), "not for multiple choice")
+    one_line(*run("plan", *arguments), "several inputs together")
+
+
+def test_a_benchmark_cannot_choose_a_word(run, labeller, tmp_path):
+    (tmp_path / "dev.csv").write_text("text,label\na film,1\n")
+    flags = ("--methods", "random", "--metrics", "aopc", "--out", str(tmp_path / "run"))
+    one_line(*run("bench", "--model", labeller, "--task", str(tmp_path / "dev.csv"), *flags), "docs/heads.md")

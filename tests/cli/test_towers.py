@@ -57,6 +57,32 @@ def test_an_image_is_written(run, clip, picture, tmp_path):
     assert Image.open(out).width > 1000
 
 
+@pytest.mark.parametrize("ending", ["pdf", "svg", "md", "parquet"])
+def test_every_format_is_written(ending, run, clip, picture, tmp_path):
+    pytest.importorskip(
+        {"pdf": "matplotlib", "parquet": "pyarrow"}.get(ending, "PIL"), reason="an extra of this format"
+    )
+    out = tmp_path / f"joint.{ending}"
+    code, _, errors = run("explain", picture, "a film", "bad", "--model", clip, "--no-check", "--out", str(out))
+    assert code == 0, errors
+    assert out.stat().st_size > 500
+
+
+def test_methods_are_compared(run, clip, picture, tmp_path):
+    out = tmp_path / "methods.html"
+    arguments = ("compare", picture, "a fine film", "not bad", "--model", clip, "--methods", "gae,random", "--no-check")
+    code, output, errors = run(*arguments, "--target", "not bad", "--out", str(out))
+    assert code == 0, errors
+    assert "gae" in output and out.read_text().count('class="ch-figure"') == 2
+    one_line(*run(*arguments, "--out", str(tmp_path / "methods.png")), ".png shows one method")
+
+
+def test_what_reads_single_inputs_refuses_pairs(run, clip, picture, tmp_path):
+    page = str(tmp_path / "joint.html")
+    one_line(*run("explain", picture, "a film", "--model", clip, "--curves", "--out", page), "--curves is for single")
+    one_line(*run("plan", picture, "a film", "--model", clip), "several inputs together")
+
+
 def test_mistakes_are_told(run, clip, picture, tmp_path):
     one_line(*run("explain", picture, "--model", clip), "give a picture and texts")
     one_line(*run("explain", "a text", "another", "--model", clip), "no picture")

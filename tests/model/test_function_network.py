@@ -105,6 +105,7 @@ MISTAKES = {
     "rows": (lambda texts: np.ones((3, 2)), r"shape \(3, 2\) for 1 inputs"),
     "error": (lambda texts: texts.nothing, "failed when it was tried .* no attribute 'nothing'"),
     "text": (lambda texts: "good", "failed when it was tried"),
+    "nothing": (lambda texts: None, r"tried with texts: .*\. A function takes"),
 }
 
 

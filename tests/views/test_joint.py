@@ -68,6 +68,17 @@ def test_an_image_has_the_picture_beside_the_words():
     assert "<image" in static_image.svg([joined()])
 
 
+def test_a_figure_has_the_picture_left_of_the_words():
+    pytest.importorskip("matplotlib", reason="figures need Matplotlib")
+    axes = joined().plot().axes[0]
+    (picture,) = axes.images
+    words = [text for text in axes.texts if text.get_text() == "grass"]
+    assert words[0].get_position()[0] > picture.get_extent()[1]
+    # Nothing lies outside of the figure.
+    assert axes.get_xlim()[1] > words[0].get_position()[0]
+    assert not compared().plot().axes[0].images
+
+
 def test_the_terminal_shows_patches_and_words():
     shown = terminal.capture(terminal.view(joined()))
     assert "grass" in shown and "█" in shown and "% on the picture" in shown
@@ -90,5 +101,20 @@ def test_records_have_every_input():
     assert (row["text"], row["second"]) == ("a fine film", "not bad")
 
 
+def test_a_row_of_parquet_has_every_input():
+    row = json_record.row(joined())
+    assert [entry["text"] for entry in row["inputs"]] == [None, "a cat on grass"]
+    assert isinstance(row["inputs"][0]["diagnostics"], str)
+
+
 def test_markdown_has_a_section_per_input():
     assert markdown.document([compared()]).count("## ") == 2
+
+
+def test_markdown_has_the_numbers_of_the_other_views():
+    joint = joined()
+    document = markdown.document([joint])
+    image, text = share_scale(joint)
+    strongest = max(joint.text.words(), key=lambda word: abs(word.relevance))
+    assert f"| {strongest.text} | {text.format(strongest.relevance)} |" in document
+    assert document.count(image.caption) == 2

@@ -5,13 +5,17 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import options, outputs
+from clearhead.cli import options, outputs, towers
 from clearhead.cli.answers import AnswerFlags
 from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks, resolve_check
+from clearhead.cli.explain import read_inputs
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column
+from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
 
@@ -26,6 +30,7 @@ def compare(
     target: options.Target = None,
     versus: options.Versus = None,
     answer: options.Answer = None,
+    focus: options.Focus = None,
     out: options.Out = None,
     json: options.Json = False,
     text_column: options.TextColumn = None,
@@ -50,16 +55,15 @@ def compare(
     check_inputs(inputs, text_column, as_text=as_text)
     loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     specs = options.resolve_methods(loaded, methods or list(_default_methods(loaded)))
-    raw_inputs = InputReader(loaded.takes_images, text_column, pair, as_text=as_text).read(inputs)
+    reader = InputReader(loaded.takes_images, text_column, pair, as_text=as_text)
+    raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--pair": pair, "--focus": focus})
+    _check_image(loaded, out)
     outputs.check_count(out, len(raw_inputs), len(specs))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
-    targets: Any = target
-    if loaded.writes:
-        settings.update(AnswerFlags(answer, versus).settings)
-    else:
-        settings.update(AnswerFlags(answer).settings)
-        targets = options.parse_target(loaded, target, versus)
+    foil = versus if loaded.writes else None
+    settings.update(AnswerFlags(answer, foil, focus).settings)
+    targets = _parse_target(loaded, target, versus)
     rows = list(compare_in_chunks(loaded, raw_inputs, specs, targets, settings))
     outputs.deliver(
         _name_explanations(rows),
@@ -68,6 +72,30 @@ def compare(
         render_page=partial(_render_bodies, loaded, raw_inputs, rows, curves=curves),
         show=partial(outputs.show_comparisons, rows, everything=out is None),
     )
+
+
+def _read_inputs(
+    model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]
+) -> Sequence[Any]:
+    """Return the inputs; a picture and its texts, or a context and its choices, are one."""
+    if not model.reads_pairs:
+        return read_inputs(model, reader, arguments, flags)
+    towers.refuse_flags(model, flags)
+    return [towers.read_pair(model, arguments)]
+
+
+def _check_image(model: "Model", out: "Path | None") -> None:
+    # An image has place for one picture beside its words.
+    if model.reads_pairs and out is not None and out.suffix in outputs.IMAGE_ENDINGS:
+        raise BadOption(f"{out.suffix} shows one method for two inputs: use .html, or clearhead explain.")
+
+
+def _parse_target(model: "Model", target: str | None, versus: str | None) -> Any:
+    if model.writes:
+        return target
+    if model.reads_pairs:
+        return towers.make_target(target, versus)
+    return options.parse_target(model, target, versus)
 
 
 def _default_methods(model: "Model") -> tuple[str, ...]:

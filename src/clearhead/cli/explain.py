@@ -118,7 +118,9 @@ def explain(
         )
         return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or (), as_text)
-    raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair})
+    raw_inputs = read_inputs(
+        loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair, "--focus": focus}
+    )
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
@@ -210,6 +212,8 @@ def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Ma
     """Raise BadOption for flags of models with classes, and for pictures of a prompt where there is none."""
     if images and not model.writes:
         raise BadOption(f"--image is for prompts of language models that read pictures, which {model.name} is not.")
+    if model.reads_pairs:
+        towers.refuse_flags(model, {flag: value for flag, value in flags.items() if flag != "--target"})
     if not model.writes:
         return
     for flag, value in flags.items():
@@ -219,7 +223,7 @@ def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Ma
             )
 
 
-def _read_inputs(model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]) -> list[Any]:
+def read_inputs(model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]) -> list[Any]:
     """Return the inputs in order; the arguments of a multiple choice together are one."""
     raw_inputs = reader.read(arguments)
     if not model.chooses:

@@ -1,12 +1,16 @@
 """clearhead plan."""
 
 from json import dumps
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli import options
 from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.errors import UnsupportedModel
+
+if TYPE_CHECKING:
+    from clearhead.model.model import Model
 
 # Beyond these, a duration is easier to read in the next larger unit.
 MAX_SECONDS_SHOWN = 90
@@ -46,6 +50,7 @@ def plan(
     # Before the model is loaded, which may take long.
     validate_request(options.check_methods(methods), batch_size)
     loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
+    _require_single_inputs(loaded)
     specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair, as_text=as_text).read(inputs)
     chosen = options.choose_overflow(overflow, long)
@@ -56,6 +61,13 @@ def plan(
         print(dumps(estimate))
     else:
         print("\n".join(format_estimate(estimate)))
+
+
+def _require_single_inputs(model: "Model") -> None:
+    if model.reads_pairs or model.chooses:
+        raise UnsupportedModel(
+            f"{model.name} reads several inputs together, which plan does not estimate: use clearhead explain."
+        )
 
 
 def format_estimate(estimate: dict[str, Any]) -> list[str]:

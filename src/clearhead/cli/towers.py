@@ -41,9 +41,9 @@ def explain_pair(
     """Explain a picture or text for each of several texts, the most similar first, or for the one that is named."""
     import clearhead
 
-    pair = _read_pair(model, arguments)
+    pair = read_pair(model, arguments)
     options = {name: settings[name] for name in FLAGS if name in settings}
-    chosen = _make_target(target, versus)
+    chosen = make_target(target, versus)
     if model.reads_jointly:
         # Each text is an input of its own, whose classes are those of the model.
         return list(clearhead.explain(model, [(pair[0], text) for text in pair[1]], spec, chosen, **options))
@@ -61,7 +61,8 @@ def _rank_texts(joint: "JointExplanation") -> list[str]:
     return sorted(scores, key=lambda text: -scores[text])
 
 
-def _make_target(target: str | None, versus: str | None) -> Any:
+def make_target(target: str | None, versus: str | None) -> Any:
+    """Return the text that is explained, and the one that it is contrasted with; None if neither is named."""
     from clearhead.model.target import Target
 
     if not target and not versus:
@@ -76,7 +77,15 @@ def _parse_text(name: str | None) -> Any:
     return name
 
 
-def _read_pair(model: "Model", arguments: Sequence[str]) -> tuple[Any, list[str]]:
+def refuse_flags(model: "Model", flags: Mapping[str, Any]) -> None:
+    """Raise BadOption for flags that were given although they are for single inputs."""
+    for flag, value in flags.items():
+        if value:
+            raise BadOption(f"{flag} is for single inputs, but {model.name} compares two: leave it out.")
+
+
+def read_pair(model: "Model", arguments: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the picture or text, and the texts that it is compared with."""
     takes_images = model.network.takes_images
     expected = "a picture and texts" if takes_images else "two or more texts"
     if len(arguments) < 2:

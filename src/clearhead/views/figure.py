@@ -1,6 +1,7 @@
 """Explanations as Matplotlib figures and PDF files; the only module that imports Matplotlib."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,14 @@ from PIL import Image
 
 from clearhead.errors import BadOption
 from clearhead.explanation import Explanation
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views import joint_image
 from clearhead.views.captions import format_headline
 from clearhead.views.color import LIGHT, Rgb, background_color, format_hex, underline_color
 from clearhead.views.fonts import SCALE, measure_text, replace_missing_glyphs
 from clearhead.views.scale import make_scale
 from clearhead.views.static_image import draw, draws_photos, lay_out
-from clearhead.views.text_layout import WIDTH, Box
+from clearhead.views.text_layout import MARGIN, WIDTH, Box
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +39,11 @@ Panel = tuple[Image.Image, tuple[str, ...]]
 """An image and the captions above it."""
 
 
-def make_figure(explanations: Sequence[Explanation]) -> "Figure":
+def make_figure(explanations: Sequence[Any]) -> "Figure":
     """Return one explanation, or several of the same input, as a figure: the layout of the PNG and SVG files."""
+    joint = joint_image.find_joint(explanations)
+    if joint is not None:
+        return _draw_joint(joint)
     if draws_photos(explanations):
         return _draw_photos(explanations)
     boxes, height = lay_out(explanations, replace_missing_glyphs)
@@ -76,6 +82,30 @@ def _make_canvas(width: float, height: float) -> tuple["Figure", "Axes"]:
     _set_limits(axes, width, height)
     axes.axis("off")
     return figure, axes
+
+
+def _draw_joint(joint: JointExplanation) -> "Figure":
+    """Draw the pictures, and the words to the right of them."""
+    boxes, height = joint_image.lay_out(joint)
+    pictures = list(joint_image.draw_pictures(joint))
+    # Pictures have the resolution of images, words that of the layout.
+    left = sum(picture.width / SCALE + MARGIN for picture in pictures)
+    tallest = max((picture.height / SCALE + 2 * MARGIN for picture in pictures), default=0)
+    size = (left + WIDTH, max(height, tallest))
+    figure, axes = _make_canvas(*size)
+    x: float = MARGIN
+    for picture in pictures:
+        _draw_picture(axes, picture, x)
+        x += picture.width / SCALE + MARGIN
+    for box in boxes:
+        _draw_box(axes, replace(box, x=box.x + left))
+    _set_limits(axes, *size)
+    return figure
+
+
+def _draw_picture(axes: "Axes", picture: Image.Image, x: float) -> None:
+    extent = (x, x + picture.width / SCALE, MARGIN + picture.height / SCALE, MARGIN)
+    axes.imshow(picture, extent=extent, aspect="auto")
 
 
 def _draw_photos(explanations: Sequence[Explanation]) -> "Figure":

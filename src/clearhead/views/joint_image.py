@@ -74,7 +74,7 @@ def _add_note(layout: Layout, text: str) -> None:
 
 def join_pictures(joint: JointExplanation, words: Image.Image) -> Image.Image:
     """Return an image of the words with the pictures to the left of it."""
-    pictures = list(_draw_pictures(joint))
+    pictures = list(draw_pictures(joint))
     canvas = _make_canvas(pictures, words)
     left = 0
     for picture in pictures:
@@ -84,7 +84,8 @@ def join_pictures(joint: JointExplanation, words: Image.Image) -> Image.Image:
     return canvas
 
 
-def _draw_pictures(joint: JointExplanation) -> Iterator[Image.Image]:
+def draw_pictures(joint: JointExplanation) -> Iterator[Image.Image]:
+    """Yield the pictures with their maps, all of one height."""
     for explanation, scale in zip(list_members(joint), share_scale(joint), strict=True):
         if is_image(explanation):
             yield _fit(heatmap.overlay(explanation, full=scale.full))

@@ -113,13 +113,22 @@ def line(explanation: Explanation | JointExplanation, name: str | None = None) -
     return json.dumps(finite(record(explanation, name)), ensure_ascii=False, allow_nan=False)
 
 
-def row(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
+def row(explanation: Explanation | JointExplanation, name: str | None = None) -> dict[str, Any]:
     """Return the record as a table row; values whose keys differ between methods become JSON text."""
     columns: dict[str, Any] = finite(record(explanation, name))
+    # Models that compare inputs have a record per input.
+    if "inputs" in columns:
+        columns["inputs"] = list(map(_make_columns, columns["inputs"]))
+    return _make_columns(columns)
+
+
+def _make_columns(plain: dict[str, Any]) -> dict[str, Any]:
+    columns = dict(plain)
     for key in columns.keys() & {"options", "target", "diagnostics", "answer", "check", "source"}:
         columns[key] = json.dumps(columns[key])
     # A column has one type: the second text of a pair is a column of its own.
-    columns["text"], columns["second"] = _split_pair(columns["text"])
+    if "text" in columns:
+        columns["text"], columns["second"] = _split_pair(columns["text"])
     return columns
 
 

@@ -9,9 +9,9 @@ from clearhead.views import answer_markdown
 from clearhead.views.answers import list_notes
 from clearhead.views.captions import format_headline
 from clearhead.views.heads import HeadGrid
-from clearhead.views.joint_scale import describe_shares
+from clearhead.views.joint_scale import describe_shares, list_members, share_scale
 from clearhead.views.markdown_parts import emphasise, escape, quote
-from clearhead.views.scale import make_scale
+from clearhead.views.scale import Scale, make_scale
 from clearhead.views.text_spans import default_level, is_image, split_segments, strongest_spans
 from clearhead.views.trust import format_check, summarise_checks
 
@@ -35,50 +35,58 @@ def comparison(explanations: Mapping[str, Explanation]) -> str:
 def section(explanation: Explanation | JointExplanation) -> str:
     """Render heading, quoted text with strong words emphasised, tables, check, and notes."""
     if isinstance(explanation, JointExplanation):
-        return "\n".join([*map(section, explanation.explanations), f"{escape(describe_shares(explanation))}\n"])
+        return _render_joint(explanation)
+    return _render_section(explanation, make_scale(explanation))
+
+
+def _render_joint(joint: JointExplanation) -> str:
+    """Render a section per input; shares are of the relevance on all of them."""
+    sections = list(map(_render_section, list_members(joint), share_scale(joint)))
+    return "\n".join([*sections, f"{escape(describe_shares(joint))}\n"])
+
+
+def _render_section(explanation: Explanation, scale: Scale) -> str:
     lines = [f"## {escape(format_headline(explanation))}", ""]
-    lines += _render_body(explanation)
+    lines += _render_body(explanation, scale)
     # A blank line ends the table.
     lines.append("")
     lines += _list_heads(explanation)
-    lines += [f"{escape(note)}\n" for note in _list_notes(explanation)]
+    lines += [f"{escape(note)}\n" for note in _list_notes(explanation, scale)]
     return "\n".join(lines)
 
 
-def _render_body(explanation: Explanation) -> Iterator[str]:
+def _render_body(explanation: Explanation, scale: Scale) -> Iterator[str]:
     if isinstance(explanation, AnswerExplanation):
         yield from answer_markdown.render(explanation)
         return
-    yield from _quote_text(explanation)
-    yield from _list_strongest(explanation)
+    yield from _quote_text(explanation, scale)
+    yield from _list_strongest(explanation, scale)
 
 
-def _list_notes(explanation: Explanation) -> Iterator[str]:
+def _list_notes(explanation: Explanation, scale: Scale) -> Iterator[str]:
     """Iterate over the meaning of the numbers, the check, the model, and notes."""
-    notes = [make_scale(explanation).caption, format_check(explanation), explanation.model]
+    notes = [scale.caption, format_check(explanation), explanation.model]
     return filter(None, [*notes, *list_notes(explanation)])
 
 
-def _quote_text(explanation: Explanation) -> Iterator[str]:
+def _quote_text(explanation: Explanation, scale: Scale) -> Iterator[str]:
     """Iterate over the lines of the text; words for the class are bold, words against it in italics."""
     if is_image(explanation):
         return
-    for text in _emphasise_segments(explanation):
+    for text in _emphasise_segments(explanation, scale):
         yield from quote(text)
         yield ">"
     yield f"> **bold** speaks for {escape(explanation.label)}, *italics* against it"
     yield ""
 
 
-def _emphasise_segments(explanation: Explanation) -> Iterator[str]:
-    scale = make_scale(explanation)
+def _emphasise_segments(explanation: Explanation, scale: Scale) -> Iterator[str]:
     is_word_level = default_level(explanation) == "word"
     for segment in split_segments(explanation):
         yield "".join(emphasise(span, scale, is_word_level) for span in segment)
 
 
-def _list_strongest(explanation: Explanation) -> Iterator[str]:
-    scale = make_scale(explanation)
+def _list_strongest(explanation: Explanation, scale: Scale) -> Iterator[str]:
     yield f"| {_name_rows(explanation)} | {scale.column} |"
     yield "|:--|--:|"
     for span in strongest_spans(explanation, MAX_TABLE_ROWS):
