@@ -163,8 +163,8 @@ def _probe(network: FunctionNetwork, reads: str) -> Tensor:
 
 def _probe_failed(function: Any, reads: str, error: Exception) -> UnsupportedModel:
     return UnsupportedModel(
-        f"{name_function(function)} failed when it was tried with {reads}: {first_line(error).rstrip('.')}. A function takes "
-        f"a list of texts, or with reads={IMAGES!r} an array of images (n × height × width × 3), and returns "
+        f"{name_function(function)} failed when it was tried with {reads}: {first_line(error).rstrip('.')}. A function "
+        f"takes a list of texts, or with reads={IMAGES!r} an array of images (n × height × width × 3), and returns "
         "probabilities (n × classes)."
     )
 
