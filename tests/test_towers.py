@@ -14,6 +14,7 @@ from clearhead.errors import BadInput, TooLong, UnsupportedModel
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.placement import weight_versions
 from clearhead.model.target import Target
+from clearhead.views.trust import describe_removal
 
 METHODS = ("balanced-cat", "attn-lrp", "cp-lrp", "trans-att", "gae", "rollout", "raw-attention", "gradient-x-input")
 METHODS += ("integrated-gradients", "occlusion", "lime", "shapley-sampling", "att-cat", "lrp")
@@ -229,3 +230,14 @@ def test_other_functions_are_told_to_take_fixed_texts():
     for use in (clearhead.capture, clearhead.evaluate):
         with pytest.raises(BadInput, match="zero_shot"):
             use(tower_model("clip"), Task("pictures", [Example("1", photo(), 0)]))
+
+
+def test_the_check_of_a_text_names_its_own_similarity():
+    joint = clearhead.explain(tower_model("clip"), (photo(), TEXTS), "cp-lrp", Target(TEXTS[2], versus=0))
+    picture, *texts = joint.explanations
+    assert "checked_score" not in picture.diagnostics
+    assert texts[0].diagnostics["checked_score"] == "the similarity of “not bad”"
+    assert texts[1].diagnostics["checked_score"] == "minus the similarity of “a fine film”"
+    for text in texts:
+        if text.check is not None:
+            assert text.diagnostics["checked_score"] in describe_removal(text, text.check)

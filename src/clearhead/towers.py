@@ -14,6 +14,7 @@ from torch import Tensor
 
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.token_pairs import relate_tokens, require_pairs
+from clearhead.check import CHECKED_SCORE
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.joint_explanation import JointExplanation
@@ -237,6 +238,8 @@ def _join(spec: MethodSpec, scored: ScoredPair, explanations: Sequence[Explanati
     # Of the first tower, whose classes are all texts that were given.
     probability = explanations[0].probability
     members = [_describe(explanation, scored, probability, share) for explanation in explanations]
+    for index, (number, sign) in enumerate(scored.explained, 1):
+        members[index] = _name_similarity(members[index], scored.pair.texts[number], sign)
     return JointExplanation(
         tuple(members),
         score=scored.score,
@@ -257,6 +260,14 @@ def _describe(explanation: Explanation, scored: ScoredPair, probability: float |
         label=scored.label,
         probability=probability,
     )
+
+
+def _name_similarity(explanation: Explanation, text: str, sign: int) -> Explanation:
+    """Return the explanation of a text whose check says that it is about the similarity of this text alone."""
+    name = f"the similarity of “{text}”"
+    if sign < 0:
+        name = f"minus {name}"
+    return replace(explanation, diagnostics={**explanation.diagnostics, CHECKED_SCORE: name})
 
 
 def _scale(values: Any, share: float) -> Any:

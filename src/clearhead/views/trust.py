@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.check import FAILS, HOLDS, WEAK, Check
+from clearhead.check import CHECKED_SCORE, FAILS, HOLDS, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import PROBABILITY, format_score, round_percent
@@ -62,6 +62,12 @@ def describe_removal(explanation: Explanation, check: Check) -> str:
     return f"{describe_hidden(explanation, check)} {describe_shown(explanation, check)}"
 
 
+def _name_score(explanation: Explanation, check: Check) -> str:
+    # The text of a pair is tested by its own similarity, whatever it is compared with.
+    name = explanation.diagnostics.get(CHECKED_SCORE)
+    return name or f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
+
+
 def describe_hidden(explanation: Explanation, check: Check) -> str:
     """Say what hiding the strongest units does to the score."""
     change = _describe_change(explanation, check)
@@ -71,7 +77,7 @@ def describe_hidden(explanation: Explanation, check: Check) -> str:
 
 
 def _describe_change(explanation: Explanation, check: Check) -> str:
-    label = f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
+    label = _name_score(explanation, check)
     before, after = (_format_score(explanation, check, score) for score in (check.score, check.hidden))
     if before == after:
         return f"leaves {label} at {before}"
