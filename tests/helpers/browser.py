@@ -42,6 +42,8 @@ def launch_browser() -> Iterator[Any]:
 
 def find_violations(page: Any, selector: str = "html") -> dict[str, list[str]]:
     """Return the accessibility rules of axe-core that a part of the page breaks, with the elements that do."""
+    # What is being computed is faded, too faint for text that is to be read.
+    page.wait_for_selector("[aria-busy=true]:visible", state="detached")
     page.add_script_tag(path=AXE)
     result = page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
     assert len(result["passes"]) > 10, "axe-core checked almost nothing"

@@ -26,7 +26,7 @@ def test_pickled_weights_are_refused_at_the_start(capsys, tmp_path, monkeypatch)
     network = clearhead.load(str(folder)).network
     (folder / "model.safetensors").unlink()
     torch.save(network.state_dict(), folder / "pytorch_model.bin")
-    assert "allow_pickle" in read_refusal(capsys, "--model", str(folder))
+    assert "--allow-pickle" in read_refusal(capsys, "--model", str(folder))
     monkeypatch.setattr("clearhead.web.server.run", lambda app, listening: listening.close())
     from clearhead.cli import main
 
