@@ -21,7 +21,7 @@ def test_long_work_is_announced_once(clock, caplog):
         forecast.report(4)
         forecast.report(5)
     (message,) = caplog.messages
-    assert message.startswith("400 passes of the model will take about 5 more minutes.")
+    assert message.startswith("400 passes of the model will take about 5 min more.")
 
 
 def test_short_work_is_not_announced(clock, caplog):

@@ -27,7 +27,7 @@ class Forecast:
         left = self._extrapolate(elapsed, done)
         if left > LONG_SECONDS:
             LOGGER.warning(
-                "%s passes of the model will take about %d more minutes. Fewer samples or steps, a coarser unit (word, "
+                "%s passes of the model will take about %d min more. Fewer samples or steps, a coarser unit (word, "
                 "sentence, grid) or a shorter input take less.",
                 f"{len(self._lengths):,}",
                 round(left / 60),
