@@ -1,5 +1,6 @@
 """Networks with an output for every word, box or pixel, reduced to the classes of the part that is explained."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ CONTINUES = 2
 SOFTMAX_DETECTORS = ("DetrFor", "YolosFor", "TableTransformerFor")
 
 
-class FocusNetwork(nn.Module):
+class FocusNetwork(nn.Module, ABC):
     """A stock network, unmodified, whose output is reduced to the logits of one part of it (B,C)."""
 
     def __init__(self, network: Any) -> None:
@@ -44,9 +45,9 @@ class FocusNetwork(nn.Module):
         """Return the network's own output."""
         return self.network(**tensors, return_dict=True)
 
+    @abstractmethod
     def select(self, logits: Tensor, focus: Tensor) -> Tensor:
         """Return the logits (B,C) of the part that `focus` names."""
-        raise NotImplementedError
 
 
 class TokenNetwork(FocusNetwork):
