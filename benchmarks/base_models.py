@@ -123,7 +123,8 @@ def list_paper_runs(folders: Folders) -> Iterator[Run]:
     for name in ("sst2", "agnews"):
         model = (*folders.task(name), *folders.base_model(f"mpnet-{name}"))
         yield Run(f"attcat-table1-{name}-base", ("attcat-table1", *model))
-        yield Run(f"attcat-table2-{name}-base", ("attcat-table2", *model))
+        orders = ("--metrics", "kendall", "--metrics", "kendall:order=index")
+        yield Run(f"attcat-table2-{name}-base", ("attcat-table2", *model, *orders))
         table, layers = ("table1", "figure5") if name == "sst2" else ("table2", "figure6")
         yield Run(f"decoded-{table}-{name}-base", (f"decoded-{table}", *model, *head))
         yield Run(f"decoded-{layers}-{name}-base", (f"decoded-{layers}", *model, *head))

@@ -32,6 +32,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--limit", type=int, default=60)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--metrics", action="store_true", help="the metrics of evaluate instead of two texts")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
@@ -93,7 +94,7 @@ def read_mask(example: Any) -> Any:
 def main() -> None:
     arguments = parse_arguments()
     start = time.perf_counter()
-    model = clearhead.load(arguments.model)
+    model = clearhead.load(arguments.model, device=arguments.device)
     task = read_task(arguments.data)
     examples = spread(task.examples, arguments.limit)
     names = [str(name).replace("_", " ") for name in task.labels or ()]

@@ -8,6 +8,7 @@ from pathlib import Path
 CONFIG_VARIABLE = "CLEARHEAD_CONFIG"
 DELIMITER_VARIABLE = "CLEARHEAD_DELIMITER"
 ENCODING_VARIABLE = "CLEARHEAD_ENCODING"
+REPLAY_VARIABLE = "CLEARHEAD_REPLAY"
 
 
 def set_defaults(variables: Mapping[str, str]) -> None:
@@ -25,6 +26,11 @@ def csv_delimiter() -> str | None:
 def text_encoding() -> str:
     """Return the encoding of text files: UTF-8 unless the user has named another."""
     return os.environ.get(ENCODING_VARIABLE) or "utf-8"
+
+
+def allows_replay() -> bool:
+    """Return whether small inputs on a GPU may be explained by recorded passes: unless CLEARHEAD_REPLAY is 0."""
+    return os.environ.get(REPLAY_VARIABLE) != "0"
 
 
 def config_folder() -> Path:

@@ -15,6 +15,7 @@ from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.output_trace import capture_outputs
+from clearhead.engine.replay import capture_replayed, hold_replays
 from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
@@ -249,13 +250,22 @@ def needs_outputs_only(specs: Iterable[MethodSpec]) -> bool:
 
 
 def _start(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> StartedBatch:
-    with gc_paused():
-        trace = _trace(request, batch, blockwise=blockwise)
+    with gc_paused(), hold_replays(request.model, batch.inputs):
+        trace = _replay(request, batch)
+        if trace is None:
+            trace = _trace(request, batch, blockwise=blockwise)
         started = []
         # Target by target, so that only the gradients of one target are held besides those of the first.
         for targets, names in request.expand_targets(trace, batch.indices).items():
             started.append((names, _start_methods(request, _retarget(trace, targets))))
         return StartedBatch(batch.indices, len(request.specs), started)
+
+
+def _replay(request: AttributionRequest, batch: Batch) -> Trace | None:
+    """Return a trace that is valid as long as replays are held; None if the batch has to be captured."""
+    if request.cache is not None or not read_gradients_only(request.active_specs.values()):
+        return None
+    return capture_replayed(request.model, batch.inputs, request.targets_at(batch.indices))
 
 
 def _retarget(trace: Trace, targets: tuple[Target, ...]) -> Trace:

@@ -151,6 +151,9 @@ def _convert_mask(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | No
     # torch's boolean masks are True where a query may attend.
     if mask.dtype == torch.bool:
         bias = _forbid(~mask, dtype)
+    # The kernels of a replayed pass are recorded without waiting for numbers, and only for inputs without padding.
+    if bias.is_cuda and torch.cuda.is_current_stream_capturing():
+        return bias, None
     masked_rows = (bias == -torch.inf).all(-1, keepdim=True)
     if not masked_rows.any():
         return bias, None

@@ -130,12 +130,9 @@ class Trace:
         """Return the number of samples and of tokens."""
         if self.is_image:
             return self.forward.token_shape
-        samples, tokens = self._word_tensor().shape[:2]
-        return samples, tokens
-
-    def _word_tensor(self) -> Tensor:
         ids = self.inputs.tensors.get("input_ids")
-        return self.forward.leaf if ids is None else ids
+        words = self.forward.leaf if ids is None else ids
+        return words.shape[0], words.shape[1]
 
     # Seeds and caches are made when they are first used: many traces only serve methods that need outputs.
     @cached_property
@@ -149,7 +146,10 @@ class Trace:
 
     @cached_property
     def _gradient_cache(self) -> GradientCache:
-        return GradientCache(self.forward, self._seeds)
+        return self._make_gradient_cache(GRADIENT)
+
+    def _make_gradient_cache(self, backward: str) -> GradientCache:
+        return GradientCache(self.forward, self._seeds, backward)
 
     @property
     def gradients(self) -> Gradients:
@@ -163,7 +163,7 @@ class Trace:
     def _coefficient_cache(self, backward: str) -> GradientCache:
         check_backward(backward)
         if backward not in self._coefficient_caches:
-            cache = GradientCache(self.forward, self._seeds, backward)
+            cache = self._make_gradient_cache(backward)
             cache.keep_blocks = self._gradient_cache.keep_blocks
             self._coefficient_caches[backward] = cache
         return self._coefficient_caches[backward]

@@ -1,0 +1,322 @@
+"""Passes of small inputs on a GPU, whose kernels are recorded once as CUDA graphs and launched again from these.
+
+At batch 1 a GPU waits for Python most of the time. A network launches the same kernels for all inputs of one shape, in
+its forward pass and in each backward pass, so that these are recorded when a shape comes again and again, and replayed
+from then on: the same kernels on the same numbers, without the network's Python code. A network that cannot be recorded
+runs as usual.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.engine.context import NETWORK_LOCK, list_modules
+from clearhead.engine.forward import ForwardPass, run_forward
+from clearhead.engine.gradients import GradientCache, Gradients, compute_gradients
+from clearhead.engine.lrp.kernels.dispatch import allows_tf32
+from clearhead.engine.retrace import number_precision
+from clearhead.engine.seeds import Seeds
+from clearhead.engine.streams import copy_to_host
+from clearhead.engine.trace import Trace
+from clearhead.environment import allows_replay
+from clearhead.model.inputs import Inputs
+from clearhead.model.model import Model
+from clearhead.model.outputs import check_finite, resolve_targets
+from clearhead.model.target import TargetLike
+
+MASK = "attention_mask"
+TENSORS = frozenset(["input_ids", MASK, "token_type_ids", "pixel_values"])
+# Above that the GPU is the bottleneck: its kernels take longer than Python needs to launch them.
+MOST_ELEMENTS = {"input_ids": 512, "pixel_values": 3 * 512 * 512}
+# Recording takes as long as about five explanations, which pays only for shapes that come again.
+SEEN_BEFORE = 2
+# Recorded passes keep their activations: no more are made when these take such a share of the GPU's memory.
+MOST_MEMORY = 0.05
+# Differences of this many roundings may come from other kernels for the same product; larger ones are an error.
+ROUNDINGS = 64
+
+T = TypeVar("T")
+Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
+
+
+class NotReplayable(Exception):
+    """A pass cannot be recorded, or gives other numbers than the network itself."""
+
+
+@dataclass(frozen=True)
+class RecordedGradients:
+    """One backward pass: its graph, the direction that it starts from, and the gradients that it writes to."""
+
+    graph: torch.cuda.CUDAGraph
+    direction: Tensor
+    gradients: Gradients
+
+
+class ReplayedPass:
+    """A forward pass that is run again for other inputs of the same shape, and its backward passes.
+
+    Every run writes to the same tensors, so what one has computed is lost with the next.
+    """
+
+    def __init__(self, model: Model, inputs: Inputs) -> None:
+        self._tolerance = ROUNDINGS * number_precision(model)
+        self._inputs = Inputs(_copy_tensors(inputs.tensors), inputs.items)
+        self._backwards: dict[str, RecordedGradients | None] = {}
+        self._graph, self._forward = _record(lambda: run_forward(model, self._inputs, gradients_only=True))
+
+    def run(self, inputs: Inputs) -> ForwardPass:
+        """Run the forward pass for other inputs."""
+        for name, tensor in self._inputs.tensors.items():
+            tensor.copy_(inputs.tensors[name])
+        self._graph.replay()
+        # A new object, so that what was cached for the inputs before is not found again.
+        return replace(self._forward)
+
+    def compute_gradients(self, direction: Tensor, backward: str) -> Gradients:
+        """Return what a backward pass over the last forward pass gives, at all activations."""
+        if backward not in self._backwards:
+            self._backwards[backward] = self._try_to_record(direction, backward)
+        recorded = self._backwards[backward]
+        if recorded is None:
+            return self._compute(direction, backward)
+        recorded.direction.copy_(direction)
+        recorded.graph.replay()
+        return recorded.gradients
+
+    def _compute(self, direction: Tensor, backward: str) -> Gradients:
+        with self._forward.tape.switch.use(backward):
+            return compute_gradients(self._forward, direction)
+
+    def _try_to_record(self, direction: Tensor, backward: str) -> RecordedGradients | None:
+        # Outside: a method that refuses the network does so here, too.
+        expected = self._compute(direction, backward).leaf
+        try:
+            return self._record_backward(direction.clone(), backward, expected)
+        except (NotReplayable, RuntimeError):
+            return None
+
+    def _record_backward(self, direction: Tensor, backward: str, expected: Tensor) -> RecordedGradients:
+        graph, gradients = _record(lambda: self._compute(direction, backward))
+        graph.replay()
+        self.require_equal(gradients.leaf, expected)
+        return RecordedGradients(graph, direction, gradients)
+
+    def require_equal(self, replayed: Tensor, expected: Tensor) -> None:
+        """Raise NotReplayable unless a replayed pass gave the numbers of the network itself."""
+        difference = (replayed - expected).abs().max()
+        if not difference <= self._tolerance * expected.abs().max():
+            raise NotReplayable
+
+
+class ReplayedGradients(GradientCache):
+    """The gradients of a replayed pass."""
+
+    def __init__(self, replayed: ReplayedPass, forward: ForwardPass, seeds: Seeds, backward: str) -> None:
+        super().__init__(forward, seeds, backward)
+        self._replayed = replayed
+
+    def _compute(self) -> Gradients:
+        return self._replayed.compute_gradients(self._seeds.direction, self._backward)
+
+
+class ReplayedTrace(Trace):
+    """A trace whose passes are replayed: its numbers are valid until the next trace of the same network."""
+
+    replayed: ReplayedPass
+
+    def _make_gradient_cache(self, backward: str) -> GradientCache:
+        return ReplayedGradients(self.replayed, self.forward, self._seeds, backward)
+
+
+@dataclass
+class NetworkReplays:
+    """The replayed passes of a network by the shapes of their inputs; None if they cannot be recorded.
+
+    `weights` are the addresses that the recorded kernels read from, and the settings they were chosen by.
+    """
+
+    weights: tuple[Any, ...]
+    passes: dict[Shapes, ReplayedPass | None] = field(default_factory=dict)
+    seen: Counter[Shapes] = field(default_factory=Counter)
+    memory: int = 0
+
+    def find(self, model: Model, inputs: Inputs) -> ReplayedPass | None:
+        """Return the recorded pass for inputs of this shape, or None if the network has to be run."""
+        shapes = _list_shapes(inputs.tensors)
+        if shapes in self.passes:
+            return self.passes[shapes]
+        self.seen[shapes] += 1
+        if self.seen[shapes] > SEEN_BEFORE and self._has_memory(model.device):
+            self.passes[shapes] = self._try_to_record(model, inputs)
+        return self.passes.get(shapes)
+
+    def _has_memory(self, device: torch.device) -> bool:
+        total = torch.cuda.get_device_properties(device).total_memory
+        return self.memory < MOST_MEMORY * total
+
+    def _try_to_record(self, model: Model, inputs: Inputs) -> ReplayedPass | None:
+        before = _used_memory(model.device)
+        try:
+            return _record_pass(model, inputs)
+        # The network itself has run on such inputs, so that an error only says that this way is not open.
+        except Exception:
+            return None
+        finally:
+            self.memory += _used_memory(model.device) - before
+
+
+def _used_memory(device: torch.device) -> int:
+    return torch.cuda.memory_allocated(device)
+
+
+# Weak keys do not keep networks alive.
+_REPLAYS: WeakKeyDictionary[nn.Module, NetworkReplays] = WeakKeyDictionary()
+
+
+def capture_replayed(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> Trace | None:
+    """Return a trace for gradients only by a replayed pass; None if the network has to be run.
+
+    The caller has called `hold_replays`, and leaves it when all that reads the trace is launched.
+    """
+    bare = _prepare(model, inputs)
+    if bare is None:
+        return None
+    replayed = _find_replays(model).find(model, bare)
+    if replayed is None:
+        return None
+    forward = replayed.run(bare)
+    check_finite(model, forward.host_output)
+    trace = ReplayedTrace(model, inputs, forward, resolve_targets(model, inputs, forward.host_output, list(targets)))
+    trace.replayed = replayed
+    return trace
+
+
+def hold_replays(model: Model, inputs: Inputs) -> AbstractContextManager[Any]:
+    """Return a context in which no other thread replays a pass of the network."""
+    if may_replay(model, inputs):
+        return NETWORK_LOCK
+    # Other work may take long, and threads should not wait for all of it.
+    return nullcontext()
+
+
+def may_replay(model: Model, inputs: Inputs) -> bool:
+    """Return whether inputs are small and on a GPU, and the model is a plain classifier."""
+    if model.device.type != "cuda" or model.is_function or not allows_replay():
+        return False
+    is_plain = not (model.writes or model.is_encoder_decoder or model.reads_jointly or model.finds_objects)
+    return is_plain and TENSORS.issuperset(inputs.tensors) and all(map(_is_small, inputs.tensors.items()))
+
+
+def _is_small(item: tuple[str, Tensor]) -> bool:
+    name, tensor = item
+    return tensor.numel() <= MOST_ELEMENTS.get(name, tensor.numel())
+
+
+def _prepare(model: Model, inputs: Inputs) -> Inputs | None:
+    """Return the inputs without their mask; None if they cannot be replayed, or the mask hides a token."""
+    if not may_replay(model, inputs) or _is_on_other_stream(model.device):
+        return None
+    tensors = dict(inputs.tensors)
+    mask = tensors.pop(MASK, None)
+    # Networks look at the mask to choose their kernels, which would wait for the GPU: all masks must be alike.
+    if mask is not None and not copy_to_host(mask).bool().all():
+        return None
+    return Inputs(tensors, inputs.items)
+
+
+def _is_on_other_stream(device: torch.device) -> bool:
+    # Passes on several streams would write to the same tensors at a time.
+    return torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
+
+
+def _find_replays(model: Model) -> NetworkReplays:
+    weights = _describe_weights(model)
+    replays = _REPLAYS.get(model.network)
+    if replays is None or replays.weights != weights:
+        replays = _REPLAYS[model.network] = NetworkReplays(weights)
+    return replays
+
+
+def _describe_weights(model: Model) -> tuple[Any, ...]:
+    """Return what the kernels of a network depend on besides the inputs."""
+    modules = list_modules(model.network)
+    attention = getattr(model.config, "_attn_implementation", None)
+    settings = (allows_tf32(), torch.are_deterministic_algorithms_enabled(), attention, model.dtype)
+    return (*settings, *map(_describe_module, modules))
+
+
+def _describe_module(module: nn.Module) -> tuple[Any, ...]:
+    """Return the addresses of a module's weights, and the code of others that runs with it."""
+    weights = [*module._parameters.values(), *module._buffers.values()]
+    addresses = [weight.data_ptr() for weight in weights if weight is not None]
+    hooks = (*module._forward_hooks, *module._forward_pre_hooks)
+    return (id(module), module.__dict__.get("forward"), hooks, *addresses)
+
+
+def _list_shapes(tensors: Mapping[str, Tensor]) -> Shapes:
+    return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items())
+
+
+def _copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _record_pass(model: Model, inputs: Inputs) -> ReplayedPass:
+    replayed = ReplayedPass(model, inputs)
+    expected = run_forward(model, inputs, gradients_only=True).output
+    replayed.require_equal(replayed.run(inputs).output, expected)
+    return replayed
+
+
+def _record(work: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    """Return a graph of the kernels that some work launches, and its result, whose tensors the graph writes to."""
+    stream = _recording_stream(torch.cuda.current_device())
+    before = torch.cuda.current_stream()
+    stream.wait_stream(before)
+    with torch.cuda.stream(stream), _refuse_waiting():
+        # First as usual: what waits for the GPU is found before it spoils a graph, and libraries are set up.
+        work()
+    try:
+        return _capture(work, stream)
+    except Exception:
+        _leave_capture(before, stream)
+        raise
+
+
+def _capture(work: Callable[[], T], stream: torch.cuda.Stream) -> tuple[torch.cuda.CUDAGraph, T]:
+    graph = torch.cuda.CUDAGraph()
+    # Other threads may use the GPU meanwhile.
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        result = work()
+    return graph, result
+
+
+def _leave_capture(before: torch.cuda.Stream, stream: torch.cuda.Stream) -> None:
+    """Undo what a failed recording has left behind."""
+    # torch stays on the stream of the recording, and its random numbers wait for the recording to end.
+    torch.cuda.set_stream(before)
+    _capture(lambda: torch.zeros(1, device=before.device), stream)
+
+
+@cache
+def _recording_stream(device: int) -> torch.cuda.Stream:
+    # One for all: autograd runs a backward pass on the stream of its forward pass.
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _refuse_waiting() -> Iterator[None]:
+    """Raise RuntimeError where Python waits for the GPU, which a graph cannot do."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)

@@ -1,0 +1,199 @@
+"""Replayed passes: the numbers of the network itself, and the network itself wherever they might not be."""
+
+import pytest
+import torch
+from helpers.tiny_models import network
+from helpers.tiny_tokenizers import word_piece_tokenizer
+
+import clearhead
+from clearhead.attribution.assemble import explain_trace
+from clearhead.attribution.method import parse_method
+from clearhead.engine import replay
+from clearhead.engine.replay import SEEN_BEFORE, NotReplayable
+from clearhead.model.inputs import Inputs, as_inputs
+
+# As many tokens each, but for the last.
+TEXTS = ("the film is good", "the film is bad", "a very dull film", "joy finds its heart")
+LONGER = "the film is not good , it never finds its heart"
+
+
+class Rerun:
+    """Stands for a CUDA graph: runs the work again and writes to the result of the first time."""
+
+    def __init__(self, work, result):
+        self.work = work
+        self.result = result
+
+    def replay(self):
+        vars(self.result).update(vars(self.work()))
+
+
+def record_on_cpu(work):
+    result = work()
+    return Rerun(work, result), result
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Replay on a CPU; return what was recorded, by its shapes."""
+    monkeypatch.setattr(replay, "_record", record_on_cpu)
+    monkeypatch.setattr(replay, "may_replay", lambda model, inputs: True)
+    monkeypatch.setattr(replay, "_is_on_other_stream", lambda device: False)
+    monkeypatch.setattr(replay, "_used_memory", lambda device: 0)
+    monkeypatch.setattr(replay.NetworkReplays, "_has_memory", lambda self, device: True)
+    monkeypatch.setattr(replay, "_REPLAYS", {})
+    return lambda model: replay._REPLAYS[model.network].passes
+
+
+@pytest.fixture
+def model():
+    return clearhead.load(network("bert"), word_piece_tokenizer())
+
+
+def explain_often(model, text, method="balanced-cat", times=SEEN_BEFORE + 1):
+    for _ in range(times):
+        explanation = clearhead.explain(model, text, method, check=False)
+    return explanation
+
+
+def explain_plainly(model, text, method):
+    """Explain without replaying."""
+    trace = clearhead.capture(model, text, gradients_only=True)
+    (explanation,) = explain_trace(trace, parse_method(method))
+    return explanation
+
+
+@pytest.mark.parametrize("method", ["balanced-cat", "attn-lrp", "cp-lrp", "gradient", "gradient-x-input"])
+def test_explanations_by_replayed_passes_are_those_of_the_network(model, recorded, method):
+    plain = [clearhead.explain(model, text, method, check=False) for text in TEXTS[:SEEN_BEFORE]]
+    plain += [explain_plainly(model, text, method) for text in TEXTS[SEEN_BEFORE:]]
+    replayed = [clearhead.explain(model, text, method, check=False) for text in TEXTS]
+    assert list(recorded(model).values()) != [None]
+    for explanation, expected in zip(replayed, plain, strict=True):
+        assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)
+        assert explanation.probability == pytest.approx(expected.probability)
+        assert explanation.diagnostics == pytest.approx(expected.diagnostics)
+
+
+def test_a_shape_is_recorded_when_it_comes_again(model, recorded):
+    explain_often(model, TEXTS[0], times=SEEN_BEFORE)
+    assert recorded(model) == {}
+    clearhead.explain(model, TEXTS[1], check=False)
+    clearhead.explain(model, LONGER, check=False)
+    assert len(recorded(model)) == 1
+
+
+def test_targets_of_one_trace_do_not_overwrite_each_other(model, recorded):
+    explain_often(model, TEXTS[0])
+    trace = replay.capture_replayed(model, as_inputs(model, [TEXTS[0]]), [0])
+    first = trace.gradients.leaf.clone()
+    other = trace.with_target(1).gradients.leaf
+    assert not torch.allclose(other, first)
+    torch.testing.assert_close(trace.gradients.leaf, first)
+
+
+def test_padded_inputs_are_not_replayed(model, recorded):
+    inputs = as_inputs(model, [TEXTS[0], LONGER])
+    for _ in range(SEEN_BEFORE + 2):
+        assert replay.capture_replayed(model, inputs, [None, None]) is None
+
+
+def hook_a_module(network):
+    network.bert.encoder.layer[0].register_forward_hook(lambda module, args, out: None)
+
+
+def replace_a_weight(network):
+    network.classifier.weight = torch.nn.Parameter(network.classifier.weight.detach().clone() * 2)
+
+
+def patch_a_module(network):
+    forward = network.classifier.forward
+    network.classifier.forward = lambda states: forward(states) * 2
+
+
+@pytest.mark.parametrize("change", [hook_a_module, replace_a_weight, patch_a_module])
+def test_a_changed_network_is_run_again(model, recorded, change):
+    explain_often(model, TEXTS[0])
+    assert recorded(model)
+    change(model.network)
+    clearhead.explain(model, TEXTS[0], check=False)
+    assert recorded(model) == {}
+
+
+def test_weights_changed_in_place_are_read_again(model, recorded):
+    explain_often(model, TEXTS[0])
+    with torch.no_grad():
+        model.network.classifier.weight.mul_(-1)
+    explanation = clearhead.explain(model, TEXTS[0], check=False)
+    expected = explain_plainly(model, TEXTS[0], "balanced-cat")
+    assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)
+
+
+def test_a_network_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
+    def fail(work):
+        raise RuntimeError("called a synchronizing CUDA operation")
+
+    monkeypatch.setattr(replay, "_record", fail)
+    expected = clearhead.explain(model, TEXTS[0], check=False)
+    explanation = explain_often(model, TEXTS[0], times=SEEN_BEFORE + 2)
+    assert list(recorded(model).values()) == [None]
+    assert (explanation.relevance == expected.relevance).all()
+
+
+def test_a_backward_pass_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
+    explain_often(model, TEXTS[0], "gradient")
+    monkeypatch.setattr(replay, "_record", raise_not_replayable)
+    explanation = clearhead.explain(model, TEXTS[0], check=False)
+    expected = explain_plainly(model, TEXTS[0], "balanced-cat")
+    assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)
+
+
+def raise_not_replayable(work):
+    raise NotReplayable
+
+
+def test_other_numbers_than_the_networks_are_refused(model):
+    logits = torch.tensor([[1.0, -2.0]], dtype=torch.float64)
+    replayed = make_pass(model)
+    replayed.require_equal(logits + 1e-15, logits)
+    for other in (logits + 1e-6, logits * torch.nan):
+        with pytest.raises(NotReplayable):
+            replayed.require_equal(other, logits)
+
+
+def make_pass(model):
+    replayed = replay.ReplayedPass.__new__(replay.ReplayedPass)
+    replayed._tolerance = replay.ROUNDINGS * replay.number_precision(model)
+    return replayed
+
+
+def test_only_small_inputs_of_classifiers_on_a_gpu_are_replayed(model, monkeypatch):
+    inputs = as_inputs(model, [TEXTS[0]])
+    assert not replay.may_replay(model, inputs)
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    assert replay.may_replay(model, inputs)
+    large = {name: tensor.repeat(200, 1) for name, tensor in inputs.tensors.items()}
+    assert not replay.may_replay(model, Inputs(large, inputs.items * 200))
+    monkeypatch.setenv("CLEARHEAD_REPLAY", "0")
+    assert not replay.may_replay(model, inputs)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+@pytest.mark.parametrize("method", ["balanced-cat", "attn-lrp", "gradient-x-input"])
+def test_cuda_graphs_give_the_numbers_of_the_network(method):
+    model = clearhead.load(network("bert"), word_piece_tokenizer(), device="cuda")
+    expected = [explain_plainly(model, text, method) for text in TEXTS]
+    explain_often(model, TEXTS[0], method)
+    for text, other in zip(TEXTS, expected, strict=True):
+        explanation = clearhead.explain(model, text, method, check=False)
+        assert explanation.relevance == pytest.approx(other.relevance, rel=1e-9, abs=1e-12)
+    assert None not in replay._REPLAYS[model.network].passes.values()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+def test_a_failed_recording_leaves_torch_as_it_was():
+    ones = torch.ones(3, device="cuda")
+    with pytest.raises(RuntimeError):
+        replay._record(lambda: ones.sum().item() if torch.cuda.is_current_stream_capturing() else ones + 1)
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert torch.randn(3, device="cuda").isfinite().all()
