@@ -1,5 +1,7 @@
 """Replayed passes: the numbers of the network itself, and the network itself wherever they might not be."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from helpers.tiny_models import network
@@ -9,7 +11,8 @@ import clearhead
 from clearhead.attribution.assemble import explain_trace
 from clearhead.attribution.method import parse_method
 from clearhead.engine import replay
-from clearhead.engine.replay import SEEN_BEFORE, NotReplayable
+from clearhead.engine.memory import estimate_memory
+from clearhead.engine.replay import MOST_MEMORY, SEEN_BEFORE, SEEN_BEFORE_IF_LARGE, NotReplayable
 from clearhead.model.inputs import Inputs, as_inputs
 
 # As many tokens each, but for the last.
@@ -40,7 +43,7 @@ def recorded(monkeypatch):
     monkeypatch.setattr(replay, "may_replay", lambda model, inputs: True)
     monkeypatch.setattr(replay, "_is_on_other_stream", lambda device: False)
     monkeypatch.setattr(replay, "_used_memory", lambda device: 0)
-    monkeypatch.setattr(replay.NetworkReplays, "_has_memory", lambda self, device: True)
+    monkeypatch.setattr(replay.NetworkReplays, "_has_memory", lambda *_: True)
     monkeypatch.setattr(replay, "_REPLAYS", {})
     return lambda model: replay._REPLAYS[model.network].passes
 
@@ -167,13 +170,37 @@ def make_pass(model):
     return replayed
 
 
-def test_only_small_inputs_of_classifiers_on_a_gpu_are_replayed(model, monkeypatch):
+def test_large_batches_are_recorded_later(model, recorded):
+    texts = [TEXTS[0]] * 100
+    for _ in range(SEEN_BEFORE_IF_LARGE):
+        clearhead.explain(model, texts, check=False, batch_size=100)
+    assert recorded(model) == {}
+    clearhead.explain(model, texts, check=False, batch_size=100)
+    assert len(recorded(model)) == 1
+
+
+def test_no_pass_is_recorded_that_takes_too_much_memory(model, monkeypatch):
+    inputs = as_inputs(model, [TEXTS[0]])
+    size = estimate_memory(model, inputs).whole
+    for total, expected in ((size / MOST_MEMORY * 1.01, True), (size / MOST_MEMORY * 0.99, False)):
+        properties = SimpleNamespace(total_memory=total)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, found=properties: found)
+        assert replay.NetworkReplays(())._has_memory(model, inputs) == expected
+
+
+def test_recorded_passes_are_forgotten_where_memory_is_short(model, recorded):
+    explain_often(model, TEXTS[0])
+    replay.forget_replays()
+    explain_often(model, TEXTS[0], times=1)
+    assert recorded(model) == {}
+
+
+def test_only_classifiers_on_a_gpu_are_replayed(model, monkeypatch):
     inputs = as_inputs(model, [TEXTS[0]])
     assert not replay.may_replay(model, inputs)
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
     assert replay.may_replay(model, inputs)
-    large = {name: tensor.repeat(200, 1) for name, tensor in inputs.tensors.items()}
-    assert not replay.may_replay(model, Inputs(large, inputs.items * 200))
+    assert not replay.may_replay(model, Inputs({"inputs_embeds": inputs.tensors["input_ids"]}, inputs.items))
     monkeypatch.setenv("CLEARHEAD_REPLAY", "0")
     assert not replay.may_replay(model, inputs)
 

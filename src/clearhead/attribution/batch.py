@@ -15,7 +15,7 @@ from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.output_trace import capture_outputs
-from clearhead.engine.replay import capture_replayed, hold_replays
+from clearhead.engine.replay import capture_replayed, forget_replays, hold_replays
 from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
@@ -152,6 +152,7 @@ def _start_large_input(request: AttributionRequest, batch: Batch) -> StartedBatc
 def _free_memory(request: AttributionRequest) -> None:
     if request.cache is not None:
         request.cache.clear()
+    forget_replays()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 

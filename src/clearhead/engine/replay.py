@@ -1,9 +1,9 @@
-"""Passes of small inputs on a GPU, whose kernels are recorded once as CUDA graphs and launched again from these.
+"""Passes on a GPU whose kernels are recorded once, as CUDA graphs, and launched again from these.
 
-At batch 1 a GPU waits for Python most of the time. A network launches the same kernels for all inputs of one shape, in
-its forward pass and in each backward pass, so that these are recorded when a shape comes again and again, and replayed
-from then on: the same kernels on the same numbers, without the network's Python code. A network that cannot be recorded
-runs as usual.
+For a single input, or in half precision, a GPU waits for Python most of the time. A network launches the same kernels
+for all inputs of one shape, in its forward pass and in each backward pass, so that these are recorded when a shape
+comes again and again, and replayed from then on: the same kernels on the same numbers, without the network's Python
+code. A network that cannot be recorded runs as usual.
 """
 
 from collections import Counter
@@ -21,6 +21,7 @@ from clearhead.engine.context import NETWORK_LOCK, list_modules
 from clearhead.engine.forward import ForwardPass, run_forward
 from clearhead.engine.gradients import GradientCache, Gradients, compute_gradients
 from clearhead.engine.lrp.kernels.dispatch import allows_tf32
+from clearhead.engine.memory import estimate_memory
 from clearhead.engine.retrace import number_precision
 from clearhead.engine.seeds import Seeds
 from clearhead.engine.streams import copy_to_host
@@ -33,12 +34,13 @@ from clearhead.model.target import TargetLike
 
 MASK = "attention_mask"
 TENSORS = frozenset(["input_ids", MASK, "token_type_ids", "pixel_values"])
-# Above that the GPU is the bottleneck: its kernels take longer than Python needs to launch them.
-MOST_ELEMENTS = {"input_ids": 512, "pixel_values": 3 * 512 * 512}
-# Recording takes as long as about five explanations, which pays only for shapes that come again.
+# Recording takes as long as about five passes, which pays only for shapes that come again: soon for small inputs, whose
+# passes are several times faster afterwards, later for those that keep the GPU busy anyway.
 SEEN_BEFORE = 2
-# Recorded passes keep their activations: no more are made when these take such a share of the GPU's memory.
-MOST_MEMORY = 0.05
+SEEN_BEFORE_IF_LARGE = 8
+SMALL = {"input_ids": 512, "pixel_values": 3 * 512 * 512}
+# Recorded passes keep their activations: together they may take this share of the GPU's memory.
+MOST_MEMORY = 0.25
 # Differences of this many roundings may come from other kernels for the same product; larger ones are an error.
 ROUNDINGS = 64
 
@@ -153,13 +155,13 @@ class NetworkReplays:
         if shapes in self.passes:
             return self.passes[shapes]
         self.seen[shapes] += 1
-        if self.seen[shapes] > SEEN_BEFORE and self._has_memory(model.device):
+        if self.seen[shapes] > _count_before(inputs) and self._has_memory(model, inputs):
             self.passes[shapes] = self._try_to_record(model, inputs)
         return self.passes.get(shapes)
 
-    def _has_memory(self, device: torch.device) -> bool:
-        total = torch.cuda.get_device_properties(device).total_memory
-        return self.memory < MOST_MEMORY * total
+    def _has_memory(self, model: Model, inputs: Inputs) -> bool:
+        total = torch.cuda.get_device_properties(model.device).total_memory
+        return self.memory + estimate_memory(model, inputs).whole <= MOST_MEMORY * total
 
     def _try_to_record(self, model: Model, inputs: Inputs) -> ReplayedPass | None:
         before = _used_memory(model.device)
@@ -207,16 +209,26 @@ def hold_replays(model: Model, inputs: Inputs) -> AbstractContextManager[Any]:
 
 
 def may_replay(model: Model, inputs: Inputs) -> bool:
-    """Return whether inputs are small and on a GPU, and the model is a plain classifier."""
+    """Return whether a model is a plain classifier of texts or images on a GPU."""
     if model.device.type != "cuda" or model.is_function or not allows_replay():
         return False
     is_plain = not (model.writes or model.is_encoder_decoder or model.reads_jointly or model.finds_objects)
-    return is_plain and TENSORS.issuperset(inputs.tensors) and all(map(_is_small, inputs.tensors.items()))
+    return is_plain and TENSORS.issuperset(inputs.tensors)
+
+
+def forget_replays() -> None:
+    """Forget all recorded passes, because their memory is needed."""
+    _REPLAYS.clear()
+
+
+def _count_before(inputs: Inputs) -> int:
+    """Return how often a shape is run before it is recorded."""
+    return SEEN_BEFORE if all(map(_is_small, inputs.tensors.items())) else SEEN_BEFORE_IF_LARGE
 
 
 def _is_small(item: tuple[str, Tensor]) -> bool:
     name, tensor = item
-    return tensor.numel() <= MOST_ELEMENTS.get(name, tensor.numel())
+    return tensor.numel() <= SMALL.get(name, tensor.numel())
 
 
 def _prepare(model: Model, inputs: Inputs) -> Inputs | None:
