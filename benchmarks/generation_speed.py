@@ -1,250 +1,60 @@
 """Explanations of a language model's answer: Clearhead beside inseq, Captum and ContextCite, in one process.
 
     python benchmarks/generation_speed.py MODEL [--prompt 128] [--answer 32] [--threads 2] [--repeats 3] [--only WORD …]
+    python benchmarks/generation_speed.py MODEL --device cuda [--occluded-steps 4] [--parts 32] [--slow 10]
 
 The same decoder, prompt and answer for all. Rounds are interleaved, and medians of seconds are reported; with
-`--cpu-time --threads 1` they are those of the process alone, so that other work on the machine counts less. A neighbour
-that is not installed, or fails, gets a row that says why. They may be installed apart:
-`pip install --no-deps --target FOLDER inseq context_cite …`, and PYTHONPATH=FOLDER.
+`--cpu-time --threads 1` they are those of the process alone, so that other work on the machine counts less. On a GPU
+a round that is not counted comes first. A neighbour that is not installed, or fails, gets a row that says why. They may
+be installed apart: `pip install --no-deps --target FOLDER inseq context_cite …`, and PYTHONPATH=FOLDER. The report is
+written anew after every row, so that a run that is stopped leaves what it measured.
 """
 
 import argparse
 import logging
+import math
 import os
 import platform
 import time
+import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import torch
 import transformers
+from answer_rows import BATCHES, PACKAGES, PATH_STEPS, Row, Settings, Task, make_task
 from neighbours import version
-from yardstick import command
-
-import clearhead
-
-TEXT = """Marie Curie was born in Warsaw in 1867. She moved to Paris to study physics at the Sorbonne. There she met
-Pierre Curie, who worked on magnetism. Together they discovered polonium and radium in 1898. The Nobel committee
-honoured them in 1903. In 1911 she received a second prize, in chemistry. During the war she drove mobile X-ray units to
-the front. Her daughter Irene continued the work. The laboratory notebooks are still radioactive today. Visitors sign a
-waiver to see them. Her husband died in a street accident in 1906. Which elements did she discover, and when?"""
-PATH_STEPS = 4
-ABLATIONS = 64
-# inseq runs one forward pass for each token and step: all of them would take an hour.
-OCCLUDED_STEPS = 1
-# Captum runs the answer token by token for each part of the prompt: for each of its tokens it would take long.
-OCCLUDED_PARTS = 16
-
-
-@dataclass(frozen=True)
-class Task:
-    """A model with a prompt and an answer; `ids` are the tokens of both."""
-
-    network: Any
-    tokenizer: Any
-    model: clearhead.Model
-    prompt: str
-    answer: str
-    ids: list[int]
-    start: int
-
-    @property
-    def steps(self) -> int:
-        return len(self.ids) - self.start
-
-
-@dataclass(frozen=True)
-class Row:
-    """Work that explains the answer; the row it is compared with, and the row that should give the same numbers.
-
-    `share` is the part of the work that is done: its time is divided by it.
-    """
-
-    name: str
-    work: Callable[[], np.ndarray | None]
-    beside: str | None = None
-    equals: str | None = None
-    share: float = 1.0
-
-
-def make_task(folder: str, prompt_tokens: int, answer_tokens: int) -> Task:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    prompt_ids = tokenizer(" ".join(TEXT.split()))["input_ids"][:prompt_tokens]
-    lengths = {"min_new_tokens": answer_tokens, "max_new_tokens": answer_tokens}
-    written = network.generate(input_ids=torch.tensor([prompt_ids]), do_sample=False, **lengths)[0].tolist()
-    prompt, text = tokenizer.decode(prompt_ids), tokenizer.decode(written)
-    # What the text gives, which may be other tokens than the model wrote: all packages read text.
-    ids = tokenizer(text)["input_ids"]
-    if ids[: len(prompt_ids)] != prompt_ids or tokenizer(prompt)["input_ids"] != prompt_ids:
-        raise SystemExit("The text does not give the same tokens again: choose other lengths.")
-    model = clearhead.load(network, tokenizer)
-    return Task(network, tokenizer, model, prompt, text[len(prompt) :], ids, len(prompt_ids))
-
-
-def list_own_rows(task: Task) -> Iterator[Row]:
-    def explain(name: str, *, matrix: bool, **options: Any) -> Callable[[], np.ndarray]:
-        def work() -> np.ndarray:
-            explanation = clearhead.explain(
-                task.model, task.prompt, name, answer=task.answer, matrix=matrix, check=False, **options
-            )
-            return explanation.matrix if matrix else explanation.relevance[None]
-
-        return work
-
-    yield Row("gradient-x-input, whole answer", explain("gradient-x-input", matrix=False, scale="logit"))
-    yield Row("gradient-x-input, every step", explain("gradient-x-input", matrix=True, scale="logit"))
-    yield Row("gradient-x-input of log p, every step", explain("gradient-x-input", matrix=True))
-    yield Row("attn-lrp, whole answer", explain("attn-lrp", matrix=False))
-    yield Row("attn-lrp, every step", explain("attn-lrp", matrix=True))
-    path = {"steps": PATH_STEPS, "scale": "logit"}
-    yield Row(f"integrated-gradients, {PATH_STEPS} steps", explain("integrated-gradients", matrix=False, **path))
-
-
-def list_perturbation_rows(task: Task) -> Iterator[Row]:
-    def explain(name: str, **options: Any) -> Callable[[], np.ndarray]:
-        return lambda: clearhead.explain(
-            task.model, task.prompt, name, answer=task.answer, check=False, **options
-        ).relevance[None]
-
-    yield Row("occlusion of every token of the prompt", explain("occlusion", prefix=False))
-    yield Row(f"context-cite, {ABLATIONS} ablations", explain("context-cite", samples=ABLATIONS))
-
-
-def list_inseq_rows(task: Task) -> Iterator[Row]:
-    import inseq
-
-    def row(method: str, beside: str, equals: str | None = None, steps: int = task.steps, **options: Any) -> Row:
-        loaded = inseq.load_model(task.network, method, tokenizer=task.tokenizer)
-
-        def work() -> np.ndarray:
-            task.network.requires_grad_(True)
-            text = task.tokenizer.decode(task.ids[: task.start + steps])
-            output = loaded.attribute(task.prompt, text, attributed_fn="logit", show_progress=False, **options)
-            scores = output.sequence_attributions[0].target_attributions.float().numpy()
-            by_token = scores.sum(-1) if scores.ndim == 3 else scores
-            return np.nan_to_num(by_token.T)[:, : len(task.ids) - 1]
-
-        return Row(f"inseq {method}", work, beside, equals, share=steps / task.steps)
-
-    every_step = "gradient-x-input, every step"
-    yield row("input_x_gradient", every_step, every_step)
-    yield row("integrated_gradients", f"integrated-gradients, {PATH_STEPS} steps", n_steps=PATH_STEPS)
-    yield row("occlusion", "occlusion of every token of the prompt", steps=OCCLUDED_STEPS)
-
-
-def list_captum_rows(task: Task) -> Iterator[Row]:
-    from captum.attr import (
-        FeatureAblation,
-        LayerGradientXActivation,
-        LayerIntegratedGradients,
-        LLMAttribution,
-        LLMGradientAttribution,
-        TextTemplateInput,
-        TextTokenInput,
-    )
-
-    tokens = TextTokenInput(task.prompt, task.tokenizer)
-
-    def work(method: Any, prompt: Any = tokens, **options: Any) -> Callable[[], np.ndarray]:
-        def attribute() -> np.ndarray:
-            task.network.requires_grad_(True)
-            # Captum joins texts without a blank, and adds special tokens to the answer unless it is given as ids.
-            target = torch.tensor(task.ids[task.start :])
-            result = method.attribute(prompt, target=target, **options)
-            return result.token_attr.detach().float().numpy()
-
-        return attribute
-
-    words = task.network.get_input_embeddings()
-    gradient = LLMGradientAttribution(LayerGradientXActivation(task.network, words), task.tokenizer)
-    log_p = "gradient-x-input of log p, every step"
-    yield Row("Captum LayerGradientXActivation", work(gradient), log_p, log_p)
-    path = LLMGradientAttribution(LayerIntegratedGradients(task.network, words), task.tokenizer)
-    path_row = f"integrated-gradients, {PATH_STEPS} steps"
-    yield Row("Captum LayerIntegratedGradients", work(path, n_steps=PATH_STEPS), path_row)
-    ablation = LLMAttribution(FeatureAblation(task.network), task.tokenizer)
-    template = TextTemplateInput("{}" * OCCLUDED_PARTS, values=list_parts(task))
-    # Both also run the prompt itself.
-    share = (OCCLUDED_PARTS + 1) / (task.start + 1)
-    occlusion = "occlusion of every token of the prompt"
-    yield Row("Captum FeatureAblation", work(ablation, template), occlusion, share=share)
-
-
-def list_parts(task: Task) -> list[str]:
-    """Return the prompt in parts of about as many tokens."""
-    parts = np.array_split(task.ids[: task.start], OCCLUDED_PARTS)
-    return [task.tokenizer.decode(part.tolist()) for part in parts]
-
-
-def list_context_cite_rows(task: Task) -> Iterator[Row]:
-    from context_cite import ContextCiter
-    from context_cite.context_partitioner import BaseContextPartitioner
-
-    class Sentences(BaseContextPartitioner):
-        """Sentences cut at full stops, which needs no download."""
-
-        def __init__(self, context: str) -> None:
-            super().__init__(context)
-            self.parts = [f"{part}." for part in context.rstrip(".").split(". ")]
-
-        num_sources = property(lambda self: len(self.parts))
-
-        def split_context(self) -> None:
-            pass
-
-        def get_source(self, index: int) -> str:
-            return self.parts[index]
-
-        def get_context(self, mask: np.ndarray | None = None) -> str:
-            keep = np.ones(len(self.parts), bool) if mask is None else mask
-            return " ".join(part for part, kept in zip(self.parts, keep, strict=True) if kept)
-
-    def work() -> None:
-        citer = ContextCiter(
-            task.network,
-            task.tokenizer,
-            context=task.prompt,
-            query="",
-            num_ablations=ABLATIONS,
-            partitioner=Sentences(task.prompt),
-        )
-        # Instead of letting the model answer again.
-        citer._cache["output"] = citer._get_prompt_ids(return_prompt=True)[1] + task.answer
-        citer.get_attributions(verbose=False)
-
-    yield Row(f"ContextCite, {ABLATIONS} ablations", work, f"context-cite, {ABLATIONS} ablations")
-
-
-PACKAGES: dict[str, Callable[[Task], Iterable[Row]]] = {
-    "Clearhead": list_own_rows,
-    "Clearhead, perturbation": list_perturbation_rows,
-    "inseq": list_inseq_rows,
-    "captum": list_captum_rows,
-    "context-cite": list_context_cite_rows,
-}
+from yardstick import command, synchronise
 
 
 @dataclass(frozen=True)
 class Results:
-    """Rows that ran, their numbers and seconds in each round, and for what did not run the reason."""
+    """Rows that ran, their numbers and seconds in the first round and in those that count, and why others did not run.
+
+    `save` writes what is known so far. On a GPU the first round does not count: it compiles kernels and takes memory.
+    """
 
     clock: Callable[[], float]
-    rows: dict[str, Row]
-    scores: dict[str, np.ndarray | None]
-    times: dict[str, list[float]]
-    refused: dict[str, str]
+    first_counts: bool
+    save: Callable[["Results"], None]
+    rows: dict[str, Row] = field(default_factory=dict)
+    scores: dict[str, np.ndarray | None] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
+    times: dict[str, list[float]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def seconds(self, name: str) -> float:
+        """Return the median over the rounds that count, or the first round's if there are none yet."""
+        return median(self.times[name] or [self.first[name]]) / self.rows[name].share
 
 
-def run_once(task: Task, words: list[str], clock: Callable[[], float]) -> Results:
+def run_once(task: Task, words: list[str], results: Results) -> None:
     """Build and run every row in a first round."""
-    results = Results(clock, {}, {}, {}, {})
     for package, build in PACKAGES.items():
         try:
             for row in build(task):
@@ -252,27 +62,41 @@ def run_once(task: Task, words: list[str], clock: Callable[[], float]) -> Result
                     _try(row, results)
         except Exception as error:
             results.refused[package] = _describe(error)
-    return results
+    results.save(results)
 
 
 def _try(row: Row, results: Results) -> None:
     try:
+        row.prepare()
         start = results.clock()
         results.scores[row.name] = row.work()
-        results.times[row.name] = [results.clock() - start]
+        results.first[row.name] = results.clock() - start
+        results.times[row.name] = [results.first[row.name]] if results.first_counts else []
         results.rows[row.name] = row
+        print(f"{row.name}: {results.first[row.name]:.3f} s", flush=True)
     except Exception as error:
         results.refused[row.name] = _describe(error)
-    print(row.name, results.refused.get(row.name) or results.times[row.name], flush=True)
+        print(row.name, traceback.format_exc(), flush=True)
+    results.save(results)
 
 
-def run_again(results: Results, rounds: int) -> None:
-    """Time all rows in turn, so that a busy machine disturbs all alike."""
+def run_again(results: Results, rounds: int, slow: float) -> None:
+    """Time all rows in turn, so that a busy machine disturbs all alike; those slower than `slow` are timed once."""
     for _ in range(rounds):
-        for name, row in results.rows.items():
-            start = results.clock()
-            row.work()
-            results.times[name].append(results.clock() - start)
+        for name in list(results.rows):
+            if results.first[name] < slow or not results.times[name]:
+                _time(name, results)
+        results.save(results)
+
+
+def _time(name: str, results: Results) -> None:
+    try:
+        start = results.clock()
+        results.rows[name].work()
+        results.times[name].append(results.clock() - start)
+    except Exception as error:
+        results.refused[name] = _describe(error)
+        del results.rows[name]
 
 
 def _describe(error: Exception) -> str:
@@ -284,18 +108,20 @@ def find_difference(results: Results, row: Row) -> str:
     theirs, ours = results.scores[row.name], results.scores.get(row.equals or "")
     if theirs is None or ours is None:
         return "–"
+    if len(theirs) != len(ours):
+        return f"not comparable: {len(theirs)} steps and {len(ours)}"
     # Captum leaves out the answer's own earlier tokens.
     width = min(ours.shape[1], theirs.shape[1])
     return f"{np.abs(ours[:, :width] - theirs[:, :width]).max() / np.abs(ours).max():.0e}"
 
 
 def make_table(results: Results) -> list[str]:
-    times = {name: median(values) / results.rows[name].share for name, values in results.times.items()}
-    lines = ["| work | seconds | × Clearhead's | largest difference |", "|---|---|---|---|"]
+    lines = ["| work | seconds | rounds | × Clearhead's | largest difference |", "|---|---|---|---|---|"]
     for name, row in results.rows.items():
-        ratio = f"{times[name] / times[row.beside]:.1f}" if row.beside in times else "–"
-        lines.append(f"| {name} | {times[name]:.2f} | {ratio} | {find_difference(results, row)} |")
-    lines += [f"| {name} | {reason} | – | – |" for name, reason in results.refused.items()]
+        seconds, rounds = results.seconds(name), len(results.times[name]) or "the first, which should not count"
+        ratio = f"{seconds / results.seconds(row.beside):.1f}" if row.beside in results.rows else "–"
+        lines.append(f"| {name} | {seconds:.3g} | {rounds} | {ratio} | {find_difference(results, row)} |")
+    lines += [f"| {name} | {reason} | – | – | – |" for name, reason in results.refused.items()]
     return lines
 
 
@@ -303,10 +129,17 @@ NOTES = """\
 Clearhead's rows of gradients for the whole answer take one backward pass; inseq and Captum have no such way, and their
 rows stand beside "every step". Gradients of every step need a backward pass for each step in all packages; Clearhead
 saves the forward passes, and the head over the vocabulary. "×" is the time over that of Clearhead's row of the same
-method. The largest difference is over the largest value. Paths have {steps} steps. Clearhead's is that of the whole
-answer, the others' are of every step, and baselines differ, so their numbers are not compared. inseq's occlusion, where
-it has a row, was run for {occluded} of the steps, and its time multiplied; so was Captum's FeatureAblation, which ran
-for {parts} parts of the prompt. ContextCite puts its chat template around each prompt, so its rows are longer."""
+method. The largest difference is over the largest value. Paths have {path_steps} steps. Clearhead's is that of the
+whole answer, the others' are of every step, and baselines differ, so their numbers are not compared. inseq's occlusion,
+where it has a row, was run for {settings.occluded_steps} of the steps, and its time multiplied; so was Captum's
+FeatureAblation, which ran for {settings.occluded_parts} parts of the prompt, by its default token by token of the
+answer. ContextCite puts its chat template around each prompt, so its rows are longer; it ran {settings.batch} prompts
+at a time where its row does not say that it ran them one by one, which is its default.{precision}"""
+PRECISIONS = {
+    "cpu": "",
+    "cuda": " On a GPU it computes in float16 wherever torch's autocast admits it: one of its rows runs without that. "
+    "All else is float32 without TF32.",
+}
 
 
 def _quiet() -> None:
@@ -315,35 +148,68 @@ def _quiet() -> None:
     logging.disable(logging.WARNING)
 
 
-def main() -> None:
+def make_report(results: Results, task: Task, options: argparse.Namespace) -> str:
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    on_gpu = options.device == "cuda"
+    device = torch.cuda.get_device_name() if on_gpu else "CPU"
+    warm_up = ", after one that is not counted" if on_gpu else ""
+    sections = [
+        f"# Explaining an answer on a{'n' if device.startswith('N') else ''} {device}, {date.today()}",
+        f"`{command().replace(options.model, 'MODEL')}`",
+        f"{device}, {platform.machine()}, CPU threads: {options.threads} of {os.cpu_count()}, load average at the end "
+        f"{load}; torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"{', '.join(map(version, ('inseq', 'captum', 'context-cite')))}. {Path(options.model).name}: prompt of "
+        f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}{warm_up}, of "
+        f"which medians are shown. Seconds are {'CPU time' if options.cpu_time else 'wall-clock time'}.",
+        "\n".join(make_table(results)),
+        NOTES.format(path_steps=PATH_STEPS, settings=task.settings, precision=PRECISIONS[options.device]),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def make_clock(device: str, *, cpu_time: bool) -> Callable[[], float]:
+    read = time.process_time if cpu_time else time.perf_counter
+
+    def clock() -> float:
+        synchronise(device)
+        return read()
+
+    return clock
+
+
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="folder of a decoder")
     for name, default in {"prompt": 128, "answer": 32, "threads": 2, "repeats": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--device", choices=tuple(BATCHES), default="cpu")
+    parser.add_argument("--batch", type=int, help="prompts that ContextCite runs at once; 8, or 64 on a GPU")
+    # inseq runs a forward pass for each token and step, an hour on a CPU; Captum one for each part and answer token.
+    parser.add_argument("--occluded-steps", type=int, default=1, help="steps of inseq's occlusion")
+    parser.add_argument("--parts", type=int, default=16, help="parts of the prompt for Captum's FeatureAblation")
+    parser.add_argument("--slow", type=float, default=math.inf, help="seconds above which a row is timed once only")
     parser.add_argument("--only", nargs="*", default=[], help="rows whose names contain one of these words")
     parser.add_argument("--cpu-time", action="store_true", help="measure the time of the process")
     results_folder = Path(__file__).parent / "results"
     parser.add_argument("--out", type=Path, default=results_folder / f"{date.today()}-generation-speed.md")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse_options()
     _quiet()
     torch.set_num_threads(options.threads)
-    task = make_task(options.model, options.prompt, options.answer)
-    clock = time.process_time if options.cpu_time else time.perf_counter
-    results = run_once(task, options.only, clock)
-    run_again(results, options.repeats - 1)
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    sections = [
-        f"# Explaining an answer on a CPU, {date.today()}",
-        f"`{command().replace(options.model, 'MODEL')}`",
-        f"{platform.machine()}, CPU threads: {options.threads} of {os.cpu_count()}, load average at the end {load}; "
-        f"torch {torch.__version__}, transformers {transformers.__version__}, "
-        f"{', '.join(map(version, ('inseq', 'captum', 'context-cite')))}. {Path(options.model).name}: prompt of "
-        f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}, of which "
-        f"medians are shown. Seconds are {'CPU time' if options.cpu_time else 'wall-clock time'}.",
-        "\n".join(make_table(results)),
-        NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS, parts=OCCLUDED_PARTS),
-    ]
-    options.out.write_text("\n\n".join(sections) + "\n")
+    batch = options.batch or BATCHES[options.device]
+    settings = Settings(options.device, batch, options.occluded_steps, options.parts)
+    task = make_task(options.model, options.prompt, options.answer, settings)
+
+    def save(results: Results) -> None:
+        options.out.write_text(make_report(results, task, options))
+
+    first_counts = options.device == "cpu"
+    results = Results(make_clock(options.device, cpu_time=options.cpu_time), first_counts, save)
+    run_once(task, options.only, results)
+    run_again(results, options.repeats - first_counts, options.slow)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 
 import torch
 import transformers
-from generation_speed import TEXT
+from answer_rows import TEXT
 
 import clearhead
 

@@ -67,10 +67,10 @@ def forward_backward(model: clearhead.Model, inputs: Tensors) -> None:
 
 def seconds(work: Work, device: str = "cpu") -> float:
     gc.collect()
-    _synchronise(device)
+    synchronise(device)
     start = time.perf_counter()
     work()
-    _synchronise(device)
+    synchronise(device)
     return time.perf_counter() - start
 
 
@@ -124,6 +124,7 @@ def apart(measure: Callable[..., float], *arguments: object) -> float:
         return pool.submit(measure, *arguments).result()
 
 
-def _synchronise(device: str) -> None:
+def synchronise(device: str) -> None:
+    """Wait until the device has done what it was given, so that a clock counts it."""
     if device != "cpu":
         torch.cuda.synchronize()
