@@ -1,6 +1,7 @@
-"""A long prompt on a decoder in the shape of Qwen2-0.5B: time and peak memory of an explanation on a CPU.
+"""A long prompt on a decoder in the shape of Qwen2-0.5B: time and peak memory of an explanation.
 
     python benchmarks/long_prompt.py TOKENIZER [--tokens 8192] [--blocks 24] [--method gradient-x-input] [--threads 2]
+    python benchmarks/long_prompt.py TOKENIZER --device cuda
 
 Weights are random: neither time nor memory depends on them. TOKENIZER is the folder of any decoder's tokenizer.
 """
@@ -12,14 +13,16 @@ import time
 import torch
 import transformers
 from answer_rows import TEXT
+from yardstick import synchronise
 
 import clearhead
 
 ANSWER = " Polonium and radium, in 1898."
 KIBIBYTES_PER_GIBIBYTE = 2**20
+BYTES_PER_GIBIBYTE = 2**30
 
 
-def make_model(folder: str, blocks: int) -> clearhead.Model:
+def make_model(folder: str, blocks: int, device: str) -> clearhead.Model:
     """Return a decoder with the width of Qwen2-0.5B and some of its 24 blocks."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     config = transformers.Qwen2Config(
@@ -33,7 +36,7 @@ def make_model(folder: str, blocks: int) -> clearhead.Model:
         tie_word_embeddings=True,
     )
     torch.manual_seed(0)
-    return clearhead.load(transformers.Qwen2ForCausalLM(config).eval(), tokenizer)
+    return clearhead.load(transformers.Qwen2ForCausalLM(config).eval().to(device), tokenizer)
 
 
 def make_prompt(model: clearhead.Model, tokens: int) -> str:
@@ -44,8 +47,10 @@ def make_prompt(model: clearhead.Model, tokens: int) -> str:
     return prompt
 
 
-def measure_peak() -> float:
-    """Return the largest memory of this process so far, in GiB."""
+def measure_peak(device: str) -> float:
+    """Return the largest memory of this process so far, or of its tensors on the GPU, in GiB."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / BYTES_PER_GIBIBYTE
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIBIBYTES_PER_GIBIBYTE
 
 
@@ -54,20 +59,27 @@ def main() -> None:
     parser.add_argument("tokenizer", help="folder of a tokenizer")
     for name, default in {"tokens": 8192, "blocks": 24, "threads": 2}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--method", default="gradient-x-input")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    model = make_model(options.tokenizer, options.blocks)
+    model = make_model(options.tokenizer, options.blocks, options.device)
     prompt = make_prompt(model, options.tokens)
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
-    before = measure_peak()
+    if options.device == "cuda":
+        # A first, short explanation compiles kernels.
+        clearhead.explain(model, TEXT, options.method, answer=ANSWER, check=False)
+        torch.cuda.reset_peak_memory_stats()
+    before = measure_peak(options.device)
+    synchronise(options.device)
     start = time.perf_counter()
     cpu_start = time.process_time()
     explanation = clearhead.explain(model, prompt, options.method, answer=ANSWER, check=False)
+    synchronise(options.device)
     print(
         f"{options.method}, {options.blocks} blocks, {parameters / 1e6:.0f} M parameters, "
-        f"{len(explanation.tokens)} tokens: {time.perf_counter() - start:.0f} s "
-        f"(CPU time {time.process_time() - cpu_start:.0f} s), peak memory {measure_peak():.1f} GiB, "
+        f"{len(explanation.tokens)} tokens on {options.device}: {time.perf_counter() - start:.3g} s "
+        f"(CPU time {time.process_time() - cpu_start:.0f} s), peak memory {measure_peak(options.device):.1f} GiB, "
         f"of which {before:.1f} before"
     )
 
