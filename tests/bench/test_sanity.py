@@ -1,9 +1,12 @@
 """check_sanity(): the two tests of a method on a user's model, and their verdict."""
 
 import pytest
+from helpers.pictures import picture
 from helpers.planted_keywords import make_texts, train
+from helpers.tiny_models import image_model, text_model
 
 import clearhead
+from clearhead.bench import sanity
 from clearhead.bench.sanity import FAILS, PASSES, UNCLEAR, Estimate, SanityRow
 
 METHODS = ["occlusion", "raw-attention"]
@@ -46,6 +49,17 @@ def test_the_verdict_names_methods_and_how_many_inputs_count(report):
     text = "\n".join(report.sentences)
     assert all(method in text for method in METHODS)
     assert "of 16 inputs" in text
+
+
+@pytest.mark.parametrize(
+    ("make_model", "example", "units"),
+    [(text_model, "a joyless film", "words"), (image_model, picture(), "patches")],
+)
+def test_a_failure_names_what_the_model_reads(monkeypatch, make_model, example, units):
+    failed = (make_row(first=(0.1, 0.0, 0.3)), SanityRow("random", Estimate(), Estimate(), 0))
+    monkeypatch.setattr(sanity, "_make_rows", lambda table, seed: failed)
+    sentences = clearhead.check_sanity(make_model(), [example], ["raw-attention"]).sentences
+    assert f"Do not rely on gae for single {units}" in sentences[0]
 
 
 def test_the_report_in_html_markdown_and_records(report):

@@ -171,7 +171,8 @@ def check_sanity(
     names = [*(methods or ONE_TRACE_METHODS), CONTROL]
     table = evaluate(model, task, names, [f"randomisation:seed={seed}", f"planted:seed={seed}"], seed=seed)
     rows = tuple(_make_rows(table, seed))
-    sentences = (*_describe_verdicts(rows), _describe_chance(rows, len(task)), *_describe_words(table))
+    units = "patches" if model.takes_images else "words"
+    sentences = (*_describe_verdicts(rows, units), _describe_chance(rows, len(task)), *_describe_words(table))
     return SanityReport(f"Sanity of explanations: {model.name} on {task.name}", rows, sentences, table)
 
 
@@ -201,25 +202,25 @@ def _last_correlation(table: Table, method: str, seed: int) -> Estimate:
     return Estimate(curve.y[-1], curve.low[-1], curve.high[-1])
 
 
-def _describe_verdicts(rows: Sequence[SanityRow]) -> Iterator[str]:
+def _describe_verdicts(rows: Sequence[SanityRow], units: str) -> Iterator[str]:
     candidates = [row for row in rows if not is_control(row.method)]
     passed = _select(candidates, "verdict", PASSES)
     if passed:
         yield f"Nothing here speaks against {join_names(passed)}: both tests are passed."
-    yield from _describe_failures(candidates)
+    yield from _describe_failures(candidates, units)
     unclear = _select(candidates, "verdict", UNCLEAR)
     if unclear:
         yield f"Of {join_names(unclear)} nothing can be said yet: measure more inputs."
 
 
-def _describe_failures(rows: Sequence[SanityRow]) -> Iterator[str]:
+def _describe_failures(rows: Sequence[SanityRow], units: str) -> Iterator[str]:
     unchanged = _select(rows, "randomisation", FAILS)
     if unchanged:
         yield f"Do not trust {join_names(unchanged)} on this model: random weights leave more than half of the order."
     blind = _select(rows, "evidence", FAILS)
     if blind:
         yield (
-            f"Do not rely on {join_names(blind)} for single words of this model: the planted evidence rarely comes "
+            f"Do not rely on {join_names(blind)} for single {units} of this model: the planted evidence rarely comes "
             "first, although it decides."
         )
 
