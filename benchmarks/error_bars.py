@@ -109,8 +109,13 @@ def measure_inputs(model: Any, inputs: Sequence[Any], dtype: str) -> list[Rounde
     return [*by_default, *compare_with_float64(model, inputs, LOSSY, "float32")]
 
 
-def measure_rounding(model: Any, inputs: list[Any], dtype: str, file: Path) -> list[Rounded]:
+def measure_rounding(name: str, inputs: list[Any], options: argparse.Namespace) -> list[Rounded]:
     """Return the errors on all inputs of a model; those that a file already has are not measured again."""
+    dtype = options.dtype
+    if dtype == "tf32":
+        torch.set_float32_matmul_precision("high")
+    model = clearhead.load(f"clearhead/{name}", device=options.device)
+    file = options.records / f"{name}-{dtype}-{options.device}.jsonl"
     lines = file.read_text().splitlines() if file.exists() else []
     for start in range(BATCH * len(lines), len(inputs), BATCH):
         rounded = measure_inputs(model, inputs[start : start + BATCH], dtype)
@@ -172,13 +177,9 @@ def main() -> None:
     rows = []
     rounded: list[Rounded] = []
     options.records.mkdir(parents=True, exist_ok=True)
-    if options.dtype == "tf32":
-        torch.set_float32_matmul_precision("high")
     for name in options.models:
         inputs = read_inputs(name, options.data, options.inputs)
-        model = clearhead.load(f"clearhead/{name}", device=options.device)
-        file = options.records / f"{name}-{options.dtype}-{options.device}.jsonl"
-        own = measure_rounding(model, inputs, options.dtype, file)
+        own = measure_rounding(name, inputs, options)
         rows += describe_rounding(name, own)
         rounded += own
     covered = [own.error <= own.bar for own in rounded]
