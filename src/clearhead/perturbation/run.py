@@ -36,8 +36,8 @@ from clearhead.perturbation.shared_prefixes import (
 )
 
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
-CALL_TOKENS = {"cpu": 24}
-"""The tokens that take as long as the call of a small network itself: padding of more costs more than another call."""
+CALL_TOKENS = {"cpu": 28}
+"""The tokens that take as long as a call of the embedded models itself: more padding costs more than another call."""
 
 
 def perturbed_logits(

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import permutations
 
 import numpy as np
@@ -57,7 +57,7 @@ class Trial:
     def _reorder_effects(self) -> Array:
         return self._effects_G[list_orders(len(self.shown_G), self.seed)]
 
-    @property
+    @cached_property
     def p_value(self) -> float:
         """The chance that a random order of the units has as clear a trend."""
         return rank_p_value(self._trends >= self.trend - TOLERANCE)
@@ -95,6 +95,7 @@ def _log_odds(probability_G: Array) -> Array:
     return odds_G
 
 
+@cache
 def list_orders(groups: int, seed: int) -> Array:
     """Return all orders of some groups but the first, which is their own, or as many random ones as are affordable."""
     if math.factorial(groups) <= MAX_ORDERS:
