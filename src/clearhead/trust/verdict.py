@@ -95,7 +95,6 @@ def _log_odds(probability_G: Array) -> Array:
     return odds_G
 
 
-@cache
 def list_orders(groups: int, seed: int) -> Array:
     """Return all orders of some groups but the first, which is their own, or as many random ones as are affordable."""
     if math.factorial(groups) <= MAX_ORDERS:
@@ -103,6 +102,7 @@ def list_orders(groups: int, seed: int) -> Array:
     return _draw_orders(groups, seed)
 
 
+@cache
 def _list_all_orders(groups: int) -> Array:
     return np.array(list(permutations(range(groups)))[1:])
 
