@@ -1,7 +1,7 @@
 """Whether the method that auto chooses on each input beats the best single method, by metrics it was not chosen by.
 
     python benchmarks/auto_method.py --data sst2=dev.tsv --data agnews=test.tsv --data pets=test.parquet \\
-        --out benchmarks/results/DATE-auto-method.md
+        [--device cuda] [--limit 100] [--out benchmarks/results/DATE-auto-method.md]
 
 auto chooses by deleting (images: blackening) the strongest 30 and 50 % of the words (patches), and by showing them
 alone. Measured are smaller shares of sub-words, log-odds under padding, and blurred instead of black pixels. The best
@@ -33,7 +33,8 @@ TEXT_METRICS = ("comprehensiveness:bins=5/10/20", "sufficiency:bins=5/10/20", "l
 IMAGE_METRICS = ("comprehensiveness:bins=5/10/20,replacement=blur", "sufficiency:bins=5/10/20,replacement=blur")
 METHODS = ("auto", *ONE_TRACE_METHODS)
 CONTROL = "random:seed=0"
-PIECE = 5
+PIECES = {"cpu": 5, "cuda": 50}
+"""Inputs that are measured and recorded at a time; a GPU needs more of them to be busy."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -41,6 +42,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", action="append", required=True, metavar="NAME=FILE", help=", ".join(MODELS))
     parser.add_argument("--limit", type=int, default=100)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--piece", type=int, help="inputs measured at a time, 5 on a CPU and 50 on a GPU")
     parser.add_argument("--records", type=Path, default=Path(tempfile.gettempdir()) / "auto-method")
     parser.add_argument("--measured", action="store_true", help="report what has been measured so far")
     parser.add_argument("--out", type=Path)
@@ -52,11 +54,11 @@ def measure(name: str, file: str, arguments: argparse.Namespace) -> list[str]:
     model = clearhead.load(MODELS[name], device=arguments.device)
     examples = read_task(file, limit=arguments.limit).examples
     metrics = IMAGE_METRICS if model.takes_images else TEXT_METRICS
-    pieces = -(-len(examples) // PIECE)
+    pieces = -(-len(examples) // (arguments.piece or PIECES.get(arguments.device, 5)))
     tables = []
     chosen: Counter[str] = Counter()
     for number in range(pieces):
-        stored = arguments.records / f"{name}-{number}.pickle"
+        stored = arguments.records / f"{name}-{number}-of-{pieces}.pickle"
         if not stored.exists():
             if arguments.measured:
                 break

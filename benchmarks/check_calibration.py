@@ -1,6 +1,7 @@
 """Verdicts of the check over the embedded models: of random, reversed and real explanations.
 
-    python benchmarks/check_calibration.py [--data ../shared/data] [--inputs 100] [--photos 20] [--random 5]
+    python benchmarks/check_calibration.py [--data ../shared/data] [--inputs 100] [--photos 20] [--random 5] \\
+        [--device cpu]
 
 For inputs spread evenly over the test sets: the share of random explanations that hold (5 % or less, with the exact
 95 % interval of Clopper and Pearson), of the default method's reversed, and of real methods. Beside them the share on
@@ -74,9 +75,8 @@ def compare_with_random(model: Model, source: Any, explanations: Sequence[Explan
     return list(falls[: len(orders)] > falls[len(orders) :].mean())
 
 
-def measure(name: str, inputs: list[Any], methods: Sequence[str], draws: int) -> list[str]:
+def measure(model: Model, inputs: list[Any], methods: Sequence[str], draws: int) -> list[str]:
     """The rows of one model."""
-    model = clearhead.load(f"clearhead/{name}")
     tallies = {title: Tally() for title in ("random", f"{methods[0]} reversed", *methods)}
     generator = np.random.default_rng(0)
     for source in inputs:
@@ -92,7 +92,7 @@ def measure(name: str, inputs: list[Any], methods: Sequence[str], draws: int) ->
             tallies[title].add([explanation])
         for method, is_better in zip(methods, compare_with_random(model, source, explanations), strict=True):
             tallies[method].better.append(bool(is_better))
-    return [tally.describe(name, title) for title, tally in tallies.items()]
+    return [tally.describe(model.name.removeprefix("clearhead/"), title) for title, tally in tallies.items()]
 
 
 def main() -> None:
@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=100)
     parser.add_argument("--photos", type=int, default=20)
     parser.add_argument("--random", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--models", nargs="+", default=[*TEXTS, "pets-vit"])
     parser.add_argument("--methods", nargs="+", default=["balanced-cat", "integrated-gradients", "trans-att"])
     name = f"{date.today()}-check-calibration.md"
@@ -109,10 +110,11 @@ def main() -> None:
     rows = []
     for name in options.models:
         inputs = read_inputs(name, options.data, options.inputs if name in TEXTS else options.photos)
-        rows += measure(name, inputs, options.methods, options.random)
-    title = f"# Calibration of the check, {date.today()}\n\n`{command()}`, {platform.machine()}, cpu, "
+        model = clearhead.load(f"clearhead/{name}", device=options.device)
+        rows += measure(model, inputs, options.methods, options.random)
+    title = f"# Calibration of the check, {date.today()}\n\n`{command()}`, {platform.machine()}, {options.device}, "
     title += f"torch {torch.__version__}, transformers {transformers.__version__}. {options.random} random "
-    title += "explanations per input; the check divides words or patches into 5 groups or more."
+    title += "explanations per input; the check divides words or patches into five groups."
     options.out.write_text(title + "\n\n" + "\n".join([*HEAD, *rows]) + "\n")
 
 

@@ -1,7 +1,7 @@
 """Do error bars cover? Rounding against float64, sampling against many more samples.
 
     python benchmarks/error_bars.py [--data ../shared/data] [--inputs 100] [--sampled 12] [--models sst2-minilm]
-        [--dtype float16] [--records FOLDER]
+        [--dtype float16] [--device cpu] [--records FOLDER]
 
 Rounding: the embedded models explain inputs spread evenly over the test sets, with error bars. `covered` is the share
 of inputs whose largest difference from float64 is within `rounding_error`; `marked` counts those that are marked among
@@ -10,7 +10,8 @@ float32 with a second evaluation. Sampling: the difference from as many samples 
 beside twice the standard error.
 
 A run that was stopped goes on from what is in the folder of `--records`. With `--dtype float16` (bfloat16) the weights
-are rounded first, and the methods that do not lose digits are compared with float64 on the rounded weights.
+are rounded first, and the methods that do not lose digits are compared with float64 on the rounded weights. `--dtype
+tf32` multiplies in tf32 (on a GPU), methods that lose digits included.
 """
 
 import argparse
@@ -100,17 +101,22 @@ def compare_with_float64(
 
 def measure_inputs(model: Any, inputs: Sequence[Any], dtype: str) -> list[Rounded]:
     """Return the errors of all methods on some inputs; in float32 those that lose digits twice."""
+    if dtype == "tf32":
+        return list(compare_with_float64(model, inputs, [*STABLE, *LOSSY], "float32"))
     if dtype != "float32":
         return list(compare_with_float64(with_precision(model, dtype), inputs, STABLE, dtype))
     by_default = compare_with_float64(model, inputs, [*STABLE, *LOSSY], None)
     return [*by_default, *compare_with_float64(model, inputs, LOSSY, "float32")]
 
 
-def measure_rounding(name: str, inputs: list[Any], dtype: str, folder: Path) -> list[Rounded]:
+def measure_rounding(name: str, inputs: list[Any], options: argparse.Namespace) -> list[Rounded]:
     """Return the errors on all inputs of a model; those that a file already has are not measured again."""
-    file = folder / f"{name}-{dtype}.jsonl"
+    dtype = options.dtype
+    if dtype == "tf32":
+        torch.set_float32_matmul_precision("high")
+    model = clearhead.load(f"clearhead/{name}", device=options.device)
+    file = options.records / f"{name}-{dtype}-{options.device}.jsonl"
     lines = file.read_text().splitlines() if file.exists() else []
-    model = clearhead.load(f"clearhead/{name}")
     for start in range(BATCH * len(lines), len(inputs), BATCH):
         rounded = measure_inputs(model, inputs[start : start + BATCH], dtype)
         lines.append(json.dumps(list(map(asdict, rounded))))
@@ -164,6 +170,7 @@ def main() -> None:
     parser.add_argument("--sampled", type=int, default=12)
     parser.add_argument("--models", nargs="+", default=[*TEXTS, "pets-vit"])
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--records", type=Path, default=Path(tempfile.gettempdir()) / "error-bars")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / f"{date.today()}-error-bars.md")
     options = parser.parse_args()
@@ -172,13 +179,13 @@ def main() -> None:
     options.records.mkdir(parents=True, exist_ok=True)
     for name in options.models:
         inputs = read_inputs(name, options.data, options.inputs)
-        own = measure_rounding(name, inputs, options.dtype, options.records)
+        own = measure_rounding(name, inputs, options)
         rows += describe_rounding(name, own)
         rounded += own
     covered = [own.error <= own.bar for own in rounded]
     lines = [
         f"# Error bars, {date.today()}",
-        f"`{command()}`, {platform.machine()}, cpu, torch {torch.__version__}.",
+        f"`{command()}`, {platform.machine()}, {options.device}, torch {torch.__version__}.",
         f"## Rounding\n\nAgainst float64, {options.inputs} inputs per model: {np.mean(covered):.1%} of "
         f"{len(covered)} explanations lie within their bars.",
         "\n".join([*ROUNDING_HEAD, *rows]),

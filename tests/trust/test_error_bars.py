@@ -202,6 +202,15 @@ def test_the_bar_covers_half_precision(dtype):
     assert np.mean([is_covered(*pair) for pair in pairs]) >= 0.95
 
 
+@pytest.mark.parametrize("product_type", ["tf32", "bfloat16"])
+def test_narrow_products_widen_the_bar(monkeypatch, product_type):
+    model = with_precision(bert(), "float32")
+    monkeypatch.setattr(rounding, "find_product_type", lambda _: product_type)
+    stable, lossy = explain_rows(model, "a goodly film", ["att-cat", "lrp"])[0]
+    assert stable.diagnostics["rounding_error"] == rounding.STABLE_BOUNDS[product_type]
+    assert lossy.diagnostics["rounding_error"] == rounding.LOSSY_FLOAT64_BOUND
+
+
 def test_every_method_that_reads_relevance_loses_digits():
     declared = {name for name, method in clearhead.methods().items() if method.loses_digits}
     # What auto chooses may be one of them.

@@ -6,7 +6,7 @@ import torch
 
 from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.forward import run_forward
-from clearhead.engine.lrp.kernels.dispatch import allows_tf32
+from clearhead.engine.product_types import PRECISIONS, find_product_type
 from clearhead.engine.step_trace import StepTrace
 from clearhead.engine.trace import Trace
 from clearhead.model.inputs import as_inputs
@@ -16,7 +16,6 @@ from clearhead.model.placement import with_perturbed_weights, with_precision
 
 FLOAT64 = "float64"
 PERTURBED = "perturbed"
-TF32_PRECISION = 2.0**-10
 
 # Several methods that lose digits share one trace.
 _RETRACED: WeakKeyDictionary[Trace, dict[str, Trace]] = WeakKeyDictionary()
@@ -50,11 +49,8 @@ def _capture_again(trace: Trace, model: Model) -> Trace:
 
 
 def number_precision(model: Model) -> float:
-    """Return the distance from 1 to the next number in which the model computes, of tf32 where torch may use it."""
-    if _rounds_products(model):
-        return TF32_PRECISION
-    return torch.finfo(model.dtype).eps
-
-
-def _rounds_products(model: Model) -> bool:
-    return model.dtype is torch.float32 and model.device.type == "cuda" and allows_tf32()
+    """Return the distance from 1 to the next number in which the model computes, or torch may multiply."""
+    product_type = find_product_type(model)
+    if product_type is None:
+        return torch.finfo(model.dtype).eps
+    return PRECISIONS[product_type]

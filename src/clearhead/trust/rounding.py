@@ -6,12 +6,14 @@ were measured.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
 from clearhead.attribution.method import MethodSpec
 from clearhead.engine.memory import free_bytes
-from clearhead.engine.retrace import FLOAT64, PERTURBED, TF32_PRECISION, number_precision
+from clearhead.engine.product_types import find_product_type
+from clearhead.engine.retrace import FLOAT64, PERTURBED
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.trust.relevances import relative_difference
@@ -69,22 +71,27 @@ class RoundingPlan:
 
     def _find_stable_bound(self, explanation: Explanation) -> float | None:
         """Return the bound of methods that do not lose digits, None for types that were not measured."""
-        return STABLE_BOUNDS.get(_name_type(self.model, explanation.diagnostics["precision"]))
+        precision = explanation.diagnostics["precision"]
+        if precision == "float32":
+            precision = self._product_type or precision
+        return STABLE_BOUNDS.get(precision)
+
+    @cached_property
+    def _product_type(self) -> str | None:
+        # Once per call: it looks through the modules of the network.
+        return find_product_type(self.model)
 
     def _compare(self, first: Explanation, second: Explanation) -> float:
         least = self._find_stable_bound(first) or 0.0
         return max(least, SAFETY * relative_difference(first, second))
 
 
-def _name_type(model: Model, precision: str) -> str:
-    if precision == "float32" and number_precision(model) == TF32_PRECISION:
-        return "tf32"
-    return precision
-
-
 def plan_rounding(model: Model, specs: Sequence[MethodSpec], *, allow_float64: bool) -> RoundingPlan:
     """Compute methods that lose digits in float64 if that is allowed and cheap, else twice."""
     lossy = _find_lossy(model, specs)
+    # To look for memory takes longer than to find that no method needs it.
+    if not lossy:
+        return RoundingPlan(model, list(specs), [])
     if allow_float64 and affords_float64(model):
         return RoundingPlan(model, _replace_specs(specs, lossy), [])
     return RoundingPlan(model, [*specs, *_perturb_specs(specs, lossy)], lossy)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import permutations
 
 import numpy as np
@@ -57,7 +57,7 @@ class Trial:
     def _reorder_effects(self) -> Array:
         return self._effects_G[list_orders(len(self.shown_G), self.seed)]
 
-    @property
+    @cached_property
     def p_value(self) -> float:
         """The chance that a random order of the units has as clear a trend."""
         return rank_p_value(self._trends >= self.trend - TOLERANCE)
@@ -102,6 +102,7 @@ def list_orders(groups: int, seed: int) -> Array:
     return _draw_orders(groups, seed)
 
 
+@cache
 def _list_all_orders(groups: int) -> Array:
     return np.array(list(permutations(range(groups)))[1:])
 
