@@ -23,12 +23,10 @@ from clearhead.model.batches import (
 )
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.text_inputs import Text, knows_offsets, select_inputs, tokenise
+from clearhead.model.word_columns import Characters, PlacedOffsets, TextWords, TokenColumns, WordColumns
 
 TEXTS_PER_CALL = 1024
 """Texts that the tokenizer gets at a time: what it returns is much larger than the arrays made of it."""
-LAST_SPACE = 0x3000
-"""The highest code point for which `str.isspace` is true."""
-IS_SPACE = np.array([chr(code).isspace() for code in range(LAST_SPACE + 2)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +34,7 @@ class TextColumns(EncodedRows):
     """Encoded texts, or pairs of texts, one after the other.
 
     The tokens of text i are those from `starts[i]` to `starts[i + 1]`. `values` are the network's inputs per token,
-    `offsets` the characters of each token (see `Item`), `names` what the ids are called.
+    `offsets` the characters of each token (see `Item`), `names` what the ids are called, `words` where the words are.
     """
 
     texts: Sequence[Text]
@@ -45,6 +43,7 @@ class TextColumns(EncodedRows):
     special: Array
     offsets: Array
     names: Mapping[int, str]
+    words: WordColumns
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -68,15 +67,14 @@ class TextColumns(EncodedRows):
     def make_item(self, index: int) -> Item:
         """Return a text as a person sees it."""
         span = self._span(index)
-        special = tuple(self.special[span].tolist())
-        return Item(self._list_tokens(span), special, self.texts[index], self._list_offsets(span))
+        special = self.special[span]
+        words = TextWords(self.words, index, self.texts[index], special.tobytes())
+        offsets = PlacedOffsets(zip(*self.offsets[span].T.tolist(), strict=True), words)
+        return Item(self._list_tokens(span), tuple(special.tolist()), self.texts[index], offsets)
 
     def _list_tokens(self, span: slice) -> tuple[str, ...]:
         ids = self.values["input_ids"][span].tolist()
         return tuple(map(self.names.__getitem__, ids))
-
-    def _list_offsets(self, span: slice) -> tuple[Any, ...]:
-        return tuple(map(tuple, self.offsets[span].tolist()))
 
     def collate(self, model: Model, indices: Sequence[int]) -> Inputs:
         rows = np.asarray(indices)
@@ -176,37 +174,12 @@ def _is_pair(source: Any) -> bool:
     return type(source) is tuple and list(map(type, source)) == [str, str]
 
 
-@dataclass(frozen=True)
-class _Characters:
-    """The characters of all segments of texts, one after the other: where each begins, and where no blank stands."""
-
-    begins: Array
-    next_visible: Array
-
-    def skip_spaces(self, segment: Array, start: Array, end: Array) -> Array:
-        """Return the starts of tokens without the leading spaces that byte-level tokenizers count to them."""
-        begin = self.begins[segment]
-        visible = np.minimum(self.next_visible[begin + start] - begin, end)
-        return np.where(start < end, visible, start)
-
-
-def _read_characters(texts: Sequence[Text]) -> _Characters | None:
+def _read_characters(texts: Sequence[Text]) -> Characters | None:
     """Return the characters of texts; None if a text is blank or not valid Unicode."""
     segments = list(_list_segments(texts))
     if not all(map(str.strip, segments)):
         return None
-    encoded = _encode_segments(segments)
-    if encoded is None:
-        return None
-    lengths = np.fromiter(map(len, segments), np.int64, len(segments))
-    return _Characters(np.cumsum(lengths) - lengths, _find_visible(np.frombuffer(encoded, np.uint32)))
-
-
-def _encode_segments(segments: Sequence[str]) -> bytes | None:
-    try:
-        return "".join(segments).encode("utf-32-le")
-    except UnicodeEncodeError:
-        return None
+    return Characters.of(segments)
 
 
 def _split_segments(texts: Sequence[Text]) -> list[list[Any]]:
@@ -224,22 +197,26 @@ def _list_segments(texts: Sequence[Text]) -> Iterator[str]:
             yield from text
 
 
-def _find_visible(codes: Array) -> Array:
-    """Return for each character the position of the first that is no blank, from there on."""
-    is_space = IS_SPACE[np.minimum(codes, LAST_SPACE + 1)]
-    # One more than there are characters: tokens may begin after the last.
-    positions = np.arange(len(codes) + 1)
-    positions[:-1][is_space] = len(codes)
-    visible: Array = np.minimum.accumulate(positions[::-1])[::-1]
-    return visible
+def _make_columns(texts: Sequence[Text], result: Any, characters: Characters, names: dict[int, str]) -> TextColumns:
+    tokens = _read_tokens(texts, result, characters)
+    offsets = _number_segments(texts, tokens).astype(np.int32)
+    words = WordColumns.of(tokens, characters)
+    return TextColumns(texts, tokens.starts, _flatten_inputs(result), tokens.special, offsets, names, words)
 
 
-def _make_columns(texts: Sequence[Text], result: Any, characters: _Characters, names: dict[int, str]) -> TextColumns:
+def _read_tokens(texts: Sequence[Text], result: Any, characters: Characters) -> TokenColumns:
     lengths = np.fromiter(map(len, result["input_ids"]), np.int64, len(texts))
-    starts = _sum_before(lengths)
-    values = _flatten_inputs(result)
     special = _flatten(result["special_tokens_mask"], np.int8).astype(bool)
-    return TextColumns(texts, starts, values, special, _find_offsets(texts, result, lengths, characters), names)
+    text = np.repeat(np.arange(len(texts)), lengths)
+    segment = text if isinstance(texts[0], str) else 2 * text + _find_segments(result, len(texts))
+    return TokenColumns(_sum_before(lengths), text, segment, _find_spans(result, segment, characters), special)
+
+
+def _number_segments(texts: Sequence[Text], tokens: TokenColumns) -> Array:
+    """Return (start, end) of every token, or (segment, start, end) in pairs."""
+    if isinstance(texts[0], str):
+        return tokens.spans
+    return np.column_stack([tokens.segment - 2 * tokens.text, tokens.spans])
 
 
 def _sum_before(counts: Array) -> Array:
@@ -260,14 +237,10 @@ def _flatten(rows: Sequence[Sequence[int]], dtype: Any) -> Array:
     return np.fromiter(chain.from_iterable(rows), dtype)
 
 
-def _find_offsets(texts: Sequence[Text], result: Any, lengths: Array, characters: _Characters) -> Array:
-    """Return (start, end) of every token, or (segment, start, end) in pairs."""
+def _find_spans(result: Any, segment: Array, characters: Characters) -> Array:
+    """Return (start, end) of every token, without leading spaces."""
     start, end = _read_spans(result)
-    text = np.repeat(np.arange(len(texts)), lengths)
-    if isinstance(texts[0], str):
-        return np.stack([characters.skip_spaces(text, start, end), end], 1).astype(np.int32)
-    segment = _find_segments(result, len(texts))
-    return np.stack([segment, characters.skip_spaces(2 * text + segment, start, end), end], 1).astype(np.int32)
+    return np.stack([characters.skip_spaces(segment, start, end), end], 1)
 
 
 def _read_spans(result: Any) -> Array:
@@ -306,6 +279,7 @@ def _join(chunks: Sequence[TextColumns]) -> TextColumns:
         special=np.concatenate([chunk.special for chunk in chunks]),
         offsets=np.concatenate([chunk.offsets for chunk in chunks]),
         names=first.names,
+        words=WordColumns.join([chunk.words for chunk in chunks]),
     )
 
 
