@@ -1,6 +1,6 @@
 """Many encoded texts as a few arrays, from one call of a fast tokenizer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -25,8 +25,11 @@ from clearhead.model.model import Model, max_tokens
 from clearhead.model.text_inputs import Text, knows_offsets, select_inputs, tokenise
 from clearhead.model.word_columns import Characters, PlacedOffsets, TextWords, TokenColumns, WordColumns
 
-TEXTS_PER_CALL = 1024
-"""Texts that the tokenizer gets at a time: what it returns is much larger than the arrays made of it."""
+TEXTS_PER_CALL = 256
+"""Texts that the tokenizer gets at a time: what it returns is much larger than the arrays made of it.
+
+To make arrays of many more would keep other threads, such as the one that launches kernels, waiting for milliseconds.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +123,17 @@ class _PaddedLayout:
         return torch.from_numpy(padded_BT)
 
 
+def go_on() -> None:
+    """Do not pause."""
+
+
 @dataclass
 class TextEncoder:
-    """Encodes many texts at a time; what ids are called is looked up once."""
+    """Encodes many texts at a time, with a pause before every call; what ids are called is looked up once."""
 
     model: Model
     overflow: str
+    pause: Callable[[], None] = go_on
     names: dict[int, str] = field(default_factory=dict)
 
     def encode(self, texts: Sequence[Text]) -> TextColumns | None:
@@ -134,6 +142,7 @@ class TextEncoder:
             return None
         chunks = []
         for start in range(0, len(texts), TEXTS_PER_CALL):
+            self.pause()
             chunk = self._encode_chunk(texts[start : start + TEXTS_PER_CALL])
             if chunk is None:
                 return None
@@ -152,7 +161,9 @@ class TextEncoder:
         return columns
 
     def _name_ids(self, ids: Array) -> None:
-        unnamed = [index for index in np.unique(ids).tolist() if index not in self.names]
+        # Counted, which is faster than sorting.
+        occurring = np.flatnonzero(np.bincount(ids)).tolist()
+        unnamed = [index for index in occurring if index not in self.names]
         self.names.update(zip(unnamed, self.model.processor.convert_ids_to_tokens(unnamed), strict=True))
 
 

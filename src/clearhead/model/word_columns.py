@@ -35,8 +35,14 @@ class Characters:
     def skip_spaces(self, segment: Array, start: Array, end: Array) -> Array:
         """Return the starts of tokens without the leading spaces that byte-level tokenizers count to them."""
         begin = self.begins[segment]
-        visible = np.minimum(self._next_visible[begin + start] - begin, end)
-        return np.where(start < end, visible, start)
+        blank = np.flatnonzero(start < end)
+        blank = blank[~self.is_visible[(begin + start)[blank]]]
+        # Most tokenizers leave blanks out.
+        if not len(blank):
+            return start
+        visible = start.copy()
+        visible[blank] = np.minimum(self._next_visible[(begin + start)[blank]] - begin[blank], end[blank])
+        return visible
 
     @cached_property
     def _next_visible(self) -> Array:
@@ -48,18 +54,37 @@ class Characters:
         return visible
 
     @cached_property
-    def words(self) -> tuple[Array, Array]:
-        """Where the words of all segments begin, and where they end."""
+    def begins_word(self) -> Array:
+        """Which characters are the first of a word."""
         follows = np.append(False, self.is_visible[:-1])
         follows[self.begins] = False
+        begins: Array = self.is_visible & ~follows
+        return begins
+
+    @cached_property
+    def ends_word(self) -> Array:
+        """Which characters are the last of a word."""
         is_followed = np.append(self.is_visible[1:], False)
         is_followed[self.begins[1:] - 1] = False
-        return np.flatnonzero(self.is_visible & ~follows), np.flatnonzero(self.is_visible & ~is_followed) + 1
+        ends: Array = self.is_visible & ~is_followed
+        return ends
+
+    @cached_property
+    def word_numbers(self) -> Array:
+        """For each character the number of the word that it is in, or that is before it."""
+        return _count_up_to(self.begins_word) - 1
 
     @cached_property
     def visible_before(self) -> Array:
         """How many characters before each one, and before the end, are no blanks."""
-        return np.append(0, np.cumsum(self.is_visible))
+        return np.append(np.int32(0), _count_up_to(self.is_visible))
+
+
+def _count_up_to(is_counted: Array) -> Array:
+    """Return how many are true up to each one."""
+    # As bytes, which are summed twenty times faster than booleans.
+    counts: Array = np.cumsum(is_counted.view(np.int8), dtype=np.int32)
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,20 +133,19 @@ class WordColumns:
 
     @classmethod
     def of(cls, tokens: TokenColumns, characters: Characters) -> "WordColumns":
-        own = tokens.own
-        segment, text = tokens.segment[own], tokens.text[own]
-        begins, ends = characters.words
-        word = np.searchsorted(begins, characters.begins[segment] + tokens.spans[own, 0], side="right") - 1
+        begin = characters.begins[tokens.segment[tokens.own]]
+        word = characters.word_numbers[begin + tokens.spans[tokens.own, 0]]
         first = np.flatnonzero(np.diff(word, prepend=-1))
-        base = characters.begins[segment[first]]
+        token = tokens.own[first]
+        text = tokens.text[token]
         spans = [
-            begins[word[first]] - base,
-            ends[word[first]] - base,
-            own[first] - tokens.starts[text[first]],
-            np.diff(first, append=len(own)),
+            np.flatnonzero(characters.begins_word)[word[first]] - begin[first],
+            np.flatnonzero(characters.ends_word)[word[first]] + 1 - begin[first],
+            token - tokens.starts[text],
+            np.diff(first, append=len(tokens.own)),
         ]
         return cls(
-            starts=np.searchsorted(text[first], np.arange(tokens.count + 1)),
+            starts=np.searchsorted(text, np.arange(tokens.count + 1)),
             spans=np.stack(spans).astype(np.int32),
             is_regular=_find_regular(tokens, word),
             read_shares=_measure_read(tokens, characters),
