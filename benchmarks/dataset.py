@@ -35,8 +35,8 @@ PARTS = {"cpu": 4, "cuda": 1}
 """What is compared takes turns on so many parts of the texts; on a GPU a part would be too few batches."""
 TEXTS = {"cpu": (2000, 64), "cuda": (20000, 20000)}
 """Short and long texts, unless others are asked for."""
-WARM_UP = 2048
-"""Long texts that are explained before the clock starts: all batches of them have the same shape."""
+WARM_UP = 4096
+"""Long texts that are explained before the clock starts: enough batches of one shape to be recorded."""
 LATENCY_ROUNDS = 10
 """Single explanations per round of the others."""
 DEFAULT = "default"
@@ -184,7 +184,7 @@ def measure_latency(setup: Setup, shape: str, method: str) -> list[str]:
     method = name_method(model, method)
     plain = partial(run_plain, model, list_tensors(model, [text]))
     ours = partial(explain_words, model, [text], method)
-    for work in (plain, ours) * 3:
+    for work in (plain, ours) * 5:
         work()
     passes, times = time_in_turn([[plain], [ours]], LATENCY_ROUNDS * setup.repeats, setup.device)
     typical = [statistics.median(times)]
