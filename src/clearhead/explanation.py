@@ -2,11 +2,11 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -16,6 +16,7 @@ from clearhead.check import Check
 from clearhead.errors import BadOption
 from clearhead.lazy import LazyList
 from clearhead.model.images import place_map
+from clearhead.model.word_columns import PlacedOffsets
 from clearhead.validation import require_choice, require_integer
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ REDUCTIONS: dict[str, Callable[[Array], float]] = {
 }
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """A word of the original text with its relevance; `segment` is the index of its text in a pair."""
 
     text: str
@@ -136,13 +136,40 @@ class Explanation:
         """
         reduce = _find_reduction(reduction)
         self._require_text()
+        if isinstance(self.offsets, PlacedOffsets):
+            spans = self.offsets.words.list_spans(self.text, self.special)
+            if spans is not None:
+                return self._make_words(spans, reduce)
+        return self._search_words(reduce)
+
+    def _make_words(self, spans: list[list[int]], reduce: Callable[[Array], float]) -> list[Word]:
+        """Return words whose characters and tokens are known (see `WordColumns`)."""
+        starts, ends, first_tokens, counts = spans
+        relevance = list(map(self.relevance.tolist().__getitem__, first_tokens))
+        for index, count in enumerate(counts):
+            # Most words are a single token, whose relevance is that of the word under any reduction.
+            if count > 1:
+                first = first_tokens[index]
+                relevance[index] = reduce(self.relevance[first : first + count])
+        segments = self._find_segments(first_tokens)
+        texts = _cut_texts(self._segments, zip(segments, starts, ends, strict=True))
+        return list(map(Word._make, zip(texts, relevance, starts, ends, segments, strict=True)))
+
+    def _find_segments(self, tokens: Sequence[int]) -> list[int]:
+        """Return the index of the text that each of these tokens is of."""
+        if isinstance(self.text, str):
+            return [0] * len(tokens)
+        assert self.offsets is not None
+        return [self.offsets[token][0] for token in tokens]
+
+    def _search_words(self, reduce: Callable[[Array], float]) -> list[Word]:
+        """Return the words of any text and tokens."""
         starts = [_TokenStarts.of(self, segment) for segment in range(len(self._segments))]
         relevance = self.relevance.tolist()
         words = []
         for segment, match in self.find_words():
             start, end = match.span()
             indices = starts[segment].find_within(start, end)
-            # Most words are a single token, whose relevance is that of the word under any reduction.
             if len(indices) == 1:
                 words.append(Word(match.group(), relevance[indices[0]], start, end, segment))
             # A truncated text has words without tokens.
@@ -204,6 +231,10 @@ def _find_reduction(name: str) -> Callable[[Array], float]:
     if not isinstance(name, str) or name not in REDUCTIONS:
         raise BadOption(f"Invalid reduction={name!r}. Available: {', '.join(REDUCTIONS)}.")
     return REDUCTIONS[name]
+
+
+def _cut_texts(segments: Sequence[str], spans: Iterable[tuple[int, int, int]]) -> list[str]:
+    return [segments[segment][start:end] for segment, start, end in spans]
 
 
 def _is_in_segment(offset: tuple[int, ...], segment: int) -> bool:

@@ -16,7 +16,7 @@ from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.output_trace import capture_outputs
 from clearhead.engine.replay import capture_replayed, forget_replays, hold_replays
-from clearhead.engine.streams import prefetch
+from clearhead.engine.streams import LAUNCHES, prefetch
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
@@ -107,7 +107,8 @@ def explain_batches(request: AttributionRequest, batches: Iterator[Batch]) -> It
     for batch in prefetch(batches, request.model.device, "inputs"):
         # The numbers of the last batch are read when the GPU has the kernels of this one.
         finished = started
-        started = start_batch(request, batch)
+        with LAUNCHES.started(request.model.device):
+            started = start_batch(request, batch)
         yield from map(StartedBatch.collect, finished)
     yield from map(StartedBatch.collect, started)
 

@@ -11,7 +11,7 @@ from clearhead.attribution.batch_result import TARGET, BatchResult, CollectedRes
 from clearhead.attribution.batch_sizes import Batch, make_batches, split_inputs
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.windows import explain_windows
-from clearhead.engine.streams import prefetch
+from clearhead.engine.streams import LAUNCHES, prefetch
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, EncodedRows, Inputs, encode_chunks
 from clearhead.model.model import Model, max_tokens
@@ -73,7 +73,8 @@ def _encode_batches(
     model: Model, inputs: Sequence[Any], batch_size: int | None, overflow: str, long: dict[int, Encoded]
 ) -> Iterable[Batch]:
     """Return the batches of all inputs, the next of which is encoded while one is explained."""
-    chunks = prefetch(encode_chunks(model, inputs, overflow=overflow), model.device, "encoding")
+    encoded = encode_chunks(model, inputs, overflow=overflow, pause=LAUNCHES.wait)
+    chunks = prefetch(encoded, model.device, "encoding")
     return _make_batches(model, chunks, batch_size, long)
 
 

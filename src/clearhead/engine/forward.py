@@ -11,6 +11,7 @@ from clearhead.engine.blocks import record_forward
 from clearhead.engine.co_attention import CoAttentionStacks, find_co_attention
 from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.stacks import Stacks, find_stacks, join_layer
+from clearhead.engine.streams import LAUNCHES
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape, list_inputs, list_maps, list_outputs
 from clearhead.engine.word_layout import INPUT_LAYOUT
 from clearhead.errors import UnsupportedModel
@@ -140,7 +141,8 @@ class ForwardPass(ABC):
     def host_output(self) -> Tensor:
         """The logits on the CPU, copied once."""
         # This waits for the device, so that targets, checks and explanations should share one copy.
-        return self.output.detach().cpu()
+        with LAUNCHES.paused():
+            return self.output.detach().cpu()
 
     @cached_property
     def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -2,13 +2,68 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from threading import Condition, get_ident
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 T = TypeVar("T")
+LONGEST_PAUSE = 0.1
+"""Seconds that background work waits for launches, which may go on for long when nothing is traced yet."""
+
+
+class Launches:
+    """The threads that launch kernels at the moment.
+
+    Python runs one thread at a time: background work that takes turns with the launches of thousands of kernels would
+    let the GPU run out of them. It waits until the launching thread waits for the GPU.
+    """
+
+    def __init__(self) -> None:
+        self._threads: set[int] = set()
+        self._changed = Condition()
+
+    @contextmanager
+    def started(self, device: torch.device) -> Iterator[None]:
+        """Launch kernels for a device; background work waits if it is a GPU."""
+        if device.type != "cuda":
+            yield
+            return
+        self._set_launching(True)
+        try:
+            yield
+        finally:
+            self._set_launching(False)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Wait for the GPU; background work goes on meanwhile."""
+        if get_ident() not in self._threads:
+            yield
+            return
+        self._set_launching(False)
+        try:
+            yield
+        finally:
+            self._set_launching(True)
+
+    def _set_launching(self, is_launching: bool) -> None:
+        with self._changed:
+            self._threads.discard(get_ident())
+            if is_launching:
+                self._threads.add(get_ident())
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until no thread launches kernels, but not longer than `LONGEST_PAUSE`."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._threads, LONGEST_PAUSE)
+
+
+LAUNCHES = Launches()
 
 
 def run_in_background(work: Callable[[], T], device: torch.device, helper: str = "gradients") -> Callable[[], T]:
@@ -65,7 +120,8 @@ class HostCopy:
     def wait(self) -> Tensor:
         """Wait until the copy has arrived and return it."""
         if self._event is not None:
-            self._event.synchronize()
+            with LAUNCHES.paused():
+                self._event.synchronize()
         return self.copy
 
 

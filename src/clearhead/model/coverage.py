@@ -5,6 +5,8 @@ from itertools import compress
 from operator import not_
 from typing import TYPE_CHECKING, Any
 
+from clearhead.model.word_columns import PlacedOffsets
+
 if TYPE_CHECKING:
     # Both import torch, which views of saved explanations do without.
     from clearhead.model.batches import Item
@@ -45,6 +47,8 @@ def _describe_cut(item: "Item") -> dict[str, float]:
 
 def _measure_read(item: "Item") -> float:
     """Return the share of characters, without blanks, between the first and the last token of each text."""
+    if isinstance(item.offsets, PlacedOffsets):
+        return item.offsets.read_share
     read = 0
     total = 0
     for segment, text in enumerate(_list_texts(item)):
@@ -82,8 +86,11 @@ def _list_spans(item: "Item", segment: int) -> Iterator[tuple[int, int]]:
 
 
 def _describe_unknown(item: "Item", unknown_token: str | None) -> dict[str, Any]:
+    # Most texts have none, and the search in all tokens is quick.
+    if unknown_token not in item.tokens:
+        return {}
     tokens = list(compress(item.tokens, map(not_, item.special)))
-    count = tokens.count(unknown_token) if unknown_token else 0
+    count = tokens.count(unknown_token)
     if not count:
         return {}
     return {UNKNOWN_SHARE: count / len(tokens), UNKNOWN_TOKEN: unknown_token}

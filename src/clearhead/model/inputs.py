@@ -1,7 +1,7 @@
 """Encode inputs of any kind (texts, pairs, images, tensors) into batches for the network."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from clearhead.model.image_inputs import encode_image, open_image
 from clearhead.model.joined_inputs import encode_joined
 from clearhead.model.model import Model
 from clearhead.model.tensor_inputs import from_tensors
-from clearhead.model.text_columns import TextEncoder
+from clearhead.model.text_columns import TextEncoder, go_on
 from clearhead.model.text_inputs import encode_text, validate_overflow
 
 __all__ = [
@@ -55,6 +55,8 @@ MAX_THREADS = 8
 IMAGE_BATCH_AXES = 4
 TEXTS_PER_CHUNK = 8192
 IMAGES_PER_CHUNK = 512
+FIRST_CHUNK_SHARE = 16
+"""How much smaller than the others the first chunk is: a GPU waits for it."""
 
 
 def as_inputs(model: Model, inputs: Any) -> Inputs:
@@ -162,23 +164,38 @@ def encode_all(model: Model, inputs: Sequence[Any], *, overflow: str = "error") 
     return _encode_together(TextEncoder(model, overflow), inputs)
 
 
-def encode_chunks(model: Model, inputs: Sequence[Any], *, overflow: str = "error") -> Iterator[tuple[int, EncodedRows]]:
+def encode_chunks(
+    model: Model, inputs: Sequence[Any], *, overflow: str = "error", pause: Callable[[], None] = go_on
+) -> Iterator[tuple[int, EncodedRows]]:
     """Yield the index of the first input and the encoded inputs of every chunk: on a GPU, which works meanwhile, many.
 
     Inputs of similar length within a chunk can share batches. On a CPU there is one chunk, so that an invalid input is
-    reported before anything is computed.
+    reported before anything is computed. `pause` is called before every few texts.
     """
     _refuse_pairs(model)
-    encoder = TextEncoder(model, overflow)
-    size = _chunk_size(model, len(inputs))
-    for start in range(0, len(inputs), size):
-        yield start, _encode_together(encoder, inputs[start : start + size])
+    encoder = TextEncoder(model, overflow, pause)
+    for start, end in _cut_chunks(len(inputs), _chunk_size(model)):
+        yield start, _encode_together(encoder, inputs[start:end])
 
 
-def _chunk_size(model: Model, count: int) -> int:
+def _chunk_size(model: Model) -> int | None:
+    """Return how many inputs are encoded at a time; None for all."""
     if model.device.type != "cuda":
-        return count
+        return None
     return IMAGES_PER_CHUNK if model.takes_images else TEXTS_PER_CHUNK
+
+
+def _cut_chunks(count: int, largest: int | None) -> Iterator[tuple[int, int]]:
+    """Yield where chunks begin and end, each twice as large as the one before, up to the largest."""
+    if largest is None:
+        largest = FIRST_CHUNK_SHARE * count
+    size = max(1, largest // FIRST_CHUNK_SHARE)
+    start = 0
+    while start < count:
+        yield start, min(start + size, count)
+        start += size
+        # Encoding is faster than the passes, so that the next chunk is ready when this one is explained.
+        size = min(2 * size, largest)
 
 
 def _encode_together(encoder: TextEncoder, inputs: Sequence[Any]) -> EncodedRows:

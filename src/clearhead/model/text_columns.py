@@ -1,6 +1,6 @@
 """Many encoded texts as a few arrays, from one call of a fast tokenizer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -23,12 +23,13 @@ from clearhead.model.batches import (
 )
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.text_inputs import Text, knows_offsets, select_inputs, tokenise
+from clearhead.model.word_columns import Characters, PlacedOffsets, TextWords, TokenColumns, WordColumns
 
-TEXTS_PER_CALL = 1024
-"""Texts that the tokenizer gets at a time: what it returns is much larger than the arrays made of it."""
-LAST_SPACE = 0x3000
-"""The highest code point for which `str.isspace` is true."""
-IS_SPACE = np.array([chr(code).isspace() for code in range(LAST_SPACE + 2)])
+TEXTS_PER_CALL = 256
+"""Texts that the tokenizer gets at a time: what it returns is much larger than the arrays made of it.
+
+To make arrays of many more would keep other threads, such as the one that launches kernels, waiting for milliseconds.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class TextColumns(EncodedRows):
     """Encoded texts, or pairs of texts, one after the other.
 
     The tokens of text i are those from `starts[i]` to `starts[i + 1]`. `values` are the network's inputs per token,
-    `offsets` the characters of each token (see `Item`), `names` what the ids are called.
+    `offsets` the characters of each token (see `Item`), `names` what the ids are called, `words` where the words are.
     """
 
     texts: Sequence[Text]
@@ -45,6 +46,7 @@ class TextColumns(EncodedRows):
     special: Array
     offsets: Array
     names: Mapping[int, str]
+    words: WordColumns
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -68,15 +70,14 @@ class TextColumns(EncodedRows):
     def make_item(self, index: int) -> Item:
         """Return a text as a person sees it."""
         span = self._span(index)
-        special = tuple(self.special[span].tolist())
-        return Item(self._list_tokens(span), special, self.texts[index], self._list_offsets(span))
+        special = self.special[span]
+        words = TextWords(self.words, index, self.texts[index], special.tobytes())
+        offsets = PlacedOffsets(zip(*self.offsets[span].T.tolist(), strict=True), words)
+        return Item(self._list_tokens(span), tuple(special.tolist()), self.texts[index], offsets)
 
     def _list_tokens(self, span: slice) -> tuple[str, ...]:
         ids = self.values["input_ids"][span].tolist()
         return tuple(map(self.names.__getitem__, ids))
-
-    def _list_offsets(self, span: slice) -> tuple[Any, ...]:
-        return tuple(map(tuple, self.offsets[span].tolist()))
 
     def collate(self, model: Model, indices: Sequence[int]) -> Inputs:
         rows = np.asarray(indices)
@@ -122,12 +123,17 @@ class _PaddedLayout:
         return torch.from_numpy(padded_BT)
 
 
+def go_on() -> None:
+    """Do not pause."""
+
+
 @dataclass
 class TextEncoder:
-    """Encodes many texts at a time; what ids are called is looked up once."""
+    """Encodes many texts at a time, with a pause before every call; what ids are called is looked up once."""
 
     model: Model
     overflow: str
+    pause: Callable[[], None] = go_on
     names: dict[int, str] = field(default_factory=dict)
 
     def encode(self, texts: Sequence[Text]) -> TextColumns | None:
@@ -136,6 +142,7 @@ class TextEncoder:
             return None
         chunks = []
         for start in range(0, len(texts), TEXTS_PER_CALL):
+            self.pause()
             chunk = self._encode_chunk(texts[start : start + TEXTS_PER_CALL])
             if chunk is None:
                 return None
@@ -154,7 +161,9 @@ class TextEncoder:
         return columns
 
     def _name_ids(self, ids: Array) -> None:
-        unnamed = [index for index in np.unique(ids).tolist() if index not in self.names]
+        # Counted, which is faster than sorting.
+        occurring = np.flatnonzero(np.bincount(ids)).tolist()
+        unnamed = [index for index in occurring if index not in self.names]
         self.names.update(zip(unnamed, self.model.processor.convert_ids_to_tokens(unnamed), strict=True))
 
 
@@ -176,37 +185,12 @@ def _is_pair(source: Any) -> bool:
     return type(source) is tuple and list(map(type, source)) == [str, str]
 
 
-@dataclass(frozen=True)
-class _Characters:
-    """The characters of all segments of texts, one after the other: where each begins, and where no blank stands."""
-
-    begins: Array
-    next_visible: Array
-
-    def skip_spaces(self, segment: Array, start: Array, end: Array) -> Array:
-        """Return the starts of tokens without the leading spaces that byte-level tokenizers count to them."""
-        begin = self.begins[segment]
-        visible = np.minimum(self.next_visible[begin + start] - begin, end)
-        return np.where(start < end, visible, start)
-
-
-def _read_characters(texts: Sequence[Text]) -> _Characters | None:
+def _read_characters(texts: Sequence[Text]) -> Characters | None:
     """Return the characters of texts; None if a text is blank or not valid Unicode."""
     segments = list(_list_segments(texts))
     if not all(map(str.strip, segments)):
         return None
-    encoded = _encode_segments(segments)
-    if encoded is None:
-        return None
-    lengths = np.fromiter(map(len, segments), np.int64, len(segments))
-    return _Characters(np.cumsum(lengths) - lengths, _find_visible(np.frombuffer(encoded, np.uint32)))
-
-
-def _encode_segments(segments: Sequence[str]) -> bytes | None:
-    try:
-        return "".join(segments).encode("utf-32-le")
-    except UnicodeEncodeError:
-        return None
+    return Characters.of(segments)
 
 
 def _split_segments(texts: Sequence[Text]) -> list[list[Any]]:
@@ -224,22 +208,26 @@ def _list_segments(texts: Sequence[Text]) -> Iterator[str]:
             yield from text
 
 
-def _find_visible(codes: Array) -> Array:
-    """Return for each character the position of the first that is no blank, from there on."""
-    is_space = IS_SPACE[np.minimum(codes, LAST_SPACE + 1)]
-    # One more than there are characters: tokens may begin after the last.
-    positions = np.arange(len(codes) + 1)
-    positions[:-1][is_space] = len(codes)
-    visible: Array = np.minimum.accumulate(positions[::-1])[::-1]
-    return visible
+def _make_columns(texts: Sequence[Text], result: Any, characters: Characters, names: dict[int, str]) -> TextColumns:
+    tokens = _read_tokens(texts, result, characters)
+    offsets = _number_segments(texts, tokens).astype(np.int32)
+    words = WordColumns.of(tokens, characters)
+    return TextColumns(texts, tokens.starts, _flatten_inputs(result), tokens.special, offsets, names, words)
 
 
-def _make_columns(texts: Sequence[Text], result: Any, characters: _Characters, names: dict[int, str]) -> TextColumns:
+def _read_tokens(texts: Sequence[Text], result: Any, characters: Characters) -> TokenColumns:
     lengths = np.fromiter(map(len, result["input_ids"]), np.int64, len(texts))
-    starts = _sum_before(lengths)
-    values = _flatten_inputs(result)
     special = _flatten(result["special_tokens_mask"], np.int8).astype(bool)
-    return TextColumns(texts, starts, values, special, _find_offsets(texts, result, lengths, characters), names)
+    text = np.repeat(np.arange(len(texts)), lengths)
+    segment = text if isinstance(texts[0], str) else 2 * text + _find_segments(result, len(texts))
+    return TokenColumns(_sum_before(lengths), text, segment, _find_spans(result, segment, characters), special)
+
+
+def _number_segments(texts: Sequence[Text], tokens: TokenColumns) -> Array:
+    """Return (start, end) of every token, or (segment, start, end) in pairs."""
+    if isinstance(texts[0], str):
+        return tokens.spans
+    return np.column_stack([tokens.segment - 2 * tokens.text, tokens.spans])
 
 
 def _sum_before(counts: Array) -> Array:
@@ -260,14 +248,10 @@ def _flatten(rows: Sequence[Sequence[int]], dtype: Any) -> Array:
     return np.fromiter(chain.from_iterable(rows), dtype)
 
 
-def _find_offsets(texts: Sequence[Text], result: Any, lengths: Array, characters: _Characters) -> Array:
-    """Return (start, end) of every token, or (segment, start, end) in pairs."""
+def _find_spans(result: Any, segment: Array, characters: Characters) -> Array:
+    """Return (start, end) of every token, without leading spaces."""
     start, end = _read_spans(result)
-    text = np.repeat(np.arange(len(texts)), lengths)
-    if isinstance(texts[0], str):
-        return np.stack([characters.skip_spaces(text, start, end), end], 1).astype(np.int32)
-    segment = _find_segments(result, len(texts))
-    return np.stack([segment, characters.skip_spaces(2 * text + segment, start, end), end], 1).astype(np.int32)
+    return np.stack([characters.skip_spaces(segment, start, end), end], 1)
 
 
 def _read_spans(result: Any) -> Array:
@@ -306,6 +290,7 @@ def _join(chunks: Sequence[TextColumns]) -> TextColumns:
         special=np.concatenate([chunk.special for chunk in chunks]),
         offsets=np.concatenate([chunk.offsets for chunk in chunks]),
         names=first.names,
+        words=WordColumns.join([chunk.words for chunk in chunks]),
     )
 
 
