@@ -1,14 +1,14 @@
 """Passes on a GPU whose kernels are recorded once, as CUDA graphs, and launched again from these.
 
-For a single input, or in half precision, a GPU waits for Python most of the time. A network launches the same kernels
+For a single input a GPU waits for Python most of the time. A network launches the same kernels
 for all inputs of one shape, in its forward pass and in each backward pass, so that these are recorded when a shape
 comes again and again, and replayed from then on: the same kernels on the same numbers, without the network's Python
 code. A network that cannot be recorded runs as usual.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from clearhead.engine.forward import ForwardPass, run_forward
 from clearhead.engine.gradients import GradientCache, Gradients, compute_gradients
 from clearhead.engine.lrp.kernels.dispatch import allows_tf32
 from clearhead.engine.memory import estimate_memory
-from clearhead.engine.retrace import number_precision
+from clearhead.engine.product_types import PRECISIONS, TF32
 from clearhead.engine.seeds import Seeds
 from clearhead.engine.streams import copy_to_host
 from clearhead.engine.trace import Trace
@@ -34,11 +34,10 @@ from clearhead.model.target import TargetLike
 
 MASK = "attention_mask"
 TENSORS = frozenset(["input_ids", MASK, "token_type_ids", "pixel_values"])
-# Recording takes as long as about five passes, which pays only for shapes that come again: soon for small inputs, whose
-# passes are several times faster afterwards, later for those that keep the GPU busy anyway.
+# Above that the GPU is the bottleneck: its kernels take longer than Python needs to launch them.
+MOST_ELEMENTS = {"input_ids": 512, "pixel_values": 3 * 512 * 512}
+# Recording takes as long as about five passes, which pays only for shapes that come again.
 SEEN_BEFORE = 2
-SEEN_BEFORE_IF_LARGE = 8
-SMALL = {"input_ids": 512, "pixel_values": 3 * 512 * 512}
 # Recorded passes keep their activations: together they may take this share of the GPU's memory.
 MOST_MEMORY = 0.25
 # Differences of this many roundings may come from other kernels for the same product; larger ones are an error.
@@ -68,7 +67,7 @@ class ReplayedPass:
     """
 
     def __init__(self, model: Model, inputs: Inputs) -> None:
-        self._tolerance = ROUNDINGS * number_precision(model)
+        self._tolerance = ROUNDINGS * _find_precision(model)
         self._inputs = Inputs(_copy_tensors(inputs.tensors), inputs.items)
         self._backwards: dict[str, RecordedGradients | None] = {}
         self._graph, self._forward = _record(lambda: run_forward(model, self._inputs, gradients_only=True))
@@ -155,7 +154,7 @@ class NetworkReplays:
         if shapes in self.passes:
             return self.passes[shapes]
         self.seen[shapes] += 1
-        if self.seen[shapes] > _count_before(inputs) and self._has_memory(model, inputs):
+        if self.seen[shapes] > SEEN_BEFORE and self._has_memory(model, inputs):
             self.passes[shapes] = self._try_to_record(model, inputs)
         return self.passes.get(shapes)
 
@@ -209,11 +208,11 @@ def hold_replays(model: Model, inputs: Inputs) -> AbstractContextManager[Any]:
 
 
 def may_replay(model: Model, inputs: Inputs) -> bool:
-    """Return whether a model is a plain classifier of texts or images on a GPU."""
+    """Return whether inputs are small and on a GPU, and the model is a plain classifier."""
     if model.device.type != "cuda" or model.is_function or not allows_replay():
         return False
     is_plain = not (model.writes or model.is_encoder_decoder or model.reads_jointly or model.finds_objects)
-    return is_plain and TENSORS.issuperset(inputs.tensors)
+    return is_plain and TENSORS.issuperset(inputs.tensors) and all(map(_is_small, inputs.tensors.items()))
 
 
 def forget_replays() -> None:
@@ -221,14 +220,9 @@ def forget_replays() -> None:
     _REPLAYS.clear()
 
 
-def _count_before(inputs: Inputs) -> int:
-    """Return how often a shape is run before it is recorded."""
-    return SEEN_BEFORE if all(map(_is_small, inputs.tensors.items())) else SEEN_BEFORE_IF_LARGE
-
-
 def _is_small(item: tuple[str, Tensor]) -> bool:
     name, tensor = item
-    return tensor.numel() <= SMALL.get(name, tensor.numel())
+    return tensor.numel() <= MOST_ELEMENTS.get(name, tensor.numel())
 
 
 def _prepare(model: Model, inputs: Inputs) -> Inputs | None:
@@ -272,6 +266,14 @@ def _describe_module(module: nn.Module) -> tuple[Any, ...]:
     return (id(module), module.__dict__.get("forward"), hooks, *addresses)
 
 
+def _find_precision(model: Model) -> float:
+    """Return how far products may differ between kernels, over the largest number."""
+    # Convolutions in tf32 are those of the network itself: only they read the input, and by the same kernel.
+    if model.dtype is torch.float32 and allows_tf32():
+        return PRECISIONS[TF32]
+    return torch.finfo(model.dtype).eps
+
+
 def _list_shapes(tensors: Mapping[str, Tensor]) -> Shapes:
     return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items())
 
@@ -292,8 +294,8 @@ def _record(work: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
     stream = _recording_stream(torch.cuda.current_device())
     before = torch.cuda.current_stream()
     stream.wait_stream(before)
-    with torch.cuda.stream(stream), _refuse_waiting():
-        # First as usual: what waits for the GPU is found before it spoils a graph, and libraries are set up.
+    with torch.cuda.stream(stream):
+        # First as usual, so that libraries are set up for this stream.
         work()
     try:
         return _capture(work, stream)
@@ -321,14 +323,3 @@ def _leave_capture(before: torch.cuda.Stream, stream: torch.cuda.Stream) -> None
 def _recording_stream(device: int) -> torch.cuda.Stream:
     # One for all: autograd runs a backward pass on the stream of its forward pass.
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def _refuse_waiting() -> Iterator[None]:
-    """Raise RuntimeError where Python waits for the GPU, which a graph cannot do."""
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
