@@ -57,6 +57,17 @@ ModelName = Annotated[
         help="Embedded model, folder or hub id; default: the embedded text model.",
     ),
 ]
+ModelNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="M",
+        autocompletion=complete_models,
+        help="Embedded model, folder or hub id; default: the embedded text model. Repeat it to compare models on the "
+        "same inputs; clearhead diff compares two on a data set.",
+    ),
+]
 Method = Annotated[
     str | None,
     typer.Option(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from clearhead.explanation import Explanation
+    from clearhead.views.model_grid import ModelRow
 
     NamedExplanations = Sequence[tuple[str, Explanation]]
 
@@ -73,7 +74,7 @@ def check_folder(out: Path) -> None:
 
 
 def check_count(out: Path | None, inputs: int, methods: int = 1) -> None:
-    """Raise BadOption if the file holds fewer explanations; an image holds all methods of one input."""
+    """Raise BadOption if the file holds fewer explanations; an image holds all methods, and models, of one input."""
     ending = _ending(out)
     count = inputs * methods
     if ending == ".json" and count > 1:
@@ -170,6 +171,15 @@ def show_comparisons(rows: "Sequence[Mapping[str, Explanation]]", *, everything:
 
     _show(rows, terminal.methods, everything)
     _print_summary(summarise_methods(rows))
+
+
+def show_models(grid: "Sequence[ModelRow]", *, everything: bool) -> None:
+    """Print each input as several models explain it, and how often each model's explanation holds."""
+    from clearhead.views import model_grid, terminal
+    from clearhead.views.trust import summarise_methods
+
+    _show(grid, terminal.models, everything)
+    _print_summary(summarise_methods(list(map(model_grid.flatten_row, grid))))
 
 
 def _print_summary(summary: str) -> None:
