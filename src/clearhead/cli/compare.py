@@ -127,8 +127,10 @@ def _read_inputs(
 
 def _check_image(model: "Model", out: "Path | None") -> None:
     # An image has place for one picture beside its words.
-    if model.reads_pairs and out is not None and out.suffix in outputs.IMAGE_ENDINGS:
-        raise BadOption(f"{out.suffix} shows one method for two inputs: use .html, or clearhead explain.")
+    if model.reads_pairs and out is not None and outputs.is_image(out):
+        raise BadOption(
+            f"{out.suffix} shows one method for two inputs: use .html, .pdf (a page for each), or clearhead explain."
+        )
 
 
 def _parse_target(model: "Model", target: str | None, versus: str | None) -> Any:

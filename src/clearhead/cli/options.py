@@ -110,7 +110,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png, .svg or .pdf, for one explanation "
+        help="Output file: .html, .pdf, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation "
         ".json. Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
     ),
 ]

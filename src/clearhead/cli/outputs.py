@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Shown = TypeVar("Shown")
 FILE_ENDINGS = (".html", ".png", ".svg", ".pdf", ".json", ".jsonl", ".parquet", ".md")
-IMAGE_ENDINGS = (".png", ".svg", ".pdf")
+IMAGE_ENDINGS = (".png", ".svg")
+"""Files that show one input; a .pdf file has a page for each."""
 # Explanations printed when all of them are written to a file.
 MAX_PRINTED = 10
 
@@ -27,6 +28,11 @@ MAX_PRINTED = 10
 def is_page(out: Path | None) -> TypeGuard[Path]:
     """Return whether the output file is an HTML page."""
     return _ending(out) == ".html"
+
+
+def is_image(out: Path | None) -> bool:
+    """Return whether the output file shows a single input."""
+    return _ending(out) in IMAGE_ENDINGS
 
 
 def _ending(out: Path | None) -> str:
@@ -59,6 +65,15 @@ def _check_file(out: Path, endings: Sequence[str]) -> None:
         raise BadOption(f"Invalid --out '{out.name}': the ending must be one of {', '.join(endings)}.")
     _refuse_folder(out)
     check_folder(out)
+    if _ending(out) == ".pdf":
+        _require_matplotlib()
+
+
+def _require_matplotlib() -> None:
+    from clearhead.views.figure import import_matplotlib
+
+    # Before the work is done, not when it is written.
+    import_matplotlib()
 
 
 def _refuse_folder(out: Path) -> None:
@@ -78,13 +93,11 @@ def check_count(out: Path | None, inputs: int, methods: int = 1) -> None:
     ending = _ending(out)
     count = inputs * methods
     if ending == ".json" and count > 1:
-        raise _make_count_error(ending, count, ".jsonl")
-    if ending in IMAGE_ENDINGS and inputs > 1:
-        raise _make_count_error(ending, count, ".html")
-
-
-def _make_count_error(ending: str, count: int, alternative: str) -> BadOption:
-    return BadOption(f"A {ending} file holds one explanation, but there are {count}: use {alternative}.")
+        raise BadOption(f"A .json file holds one explanation, but there are {count}: use .jsonl.")
+    if is_image(out) and inputs > 1:
+        raise BadOption(
+            f"A {ending} file shows one input, but there are {inputs}: use .html, or .pdf (a page for each)."
+        )
 
 
 def is_plain() -> bool:
@@ -280,7 +293,23 @@ def _to_svg(named: "NamedExplanations") -> bytes:
 def _to_pdf(named: "NamedExplanations") -> bytes:
     from clearhead.views import figure
 
-    return figure.encode_pdf(figure.make_figure(_explanations(named)))
+    return figure.encode_pdf(*map(figure.make_figure, _split_pages(named)))
+
+
+def _split_pages(named: "NamedExplanations") -> "list[list[Explanation]]":
+    """Return the explanations of each input, which are by different methods or models; joint ones are alone."""
+    from clearhead.joint_explanation import JointExplanation
+
+    pages: list[list[Explanation]] = []
+    keys: set[tuple[str, str]] = set()
+    for name, explanation in named:
+        key = (name, explanation.model)
+        if not keys or key in keys or isinstance(explanation, JointExplanation):
+            pages.append([])
+            keys = set()
+        pages[-1].append(explanation)
+        keys.add(key)
+    return pages
 
 
 def _explanations(named: "NamedExplanations") -> "list[Explanation]":

@@ -55,18 +55,21 @@ def make_figure(explanations: Sequence[Any]) -> "Figure":
     return figure
 
 
-def encode_pdf(figure: "Figure") -> bytes:
-    """Encode a figure as PDF."""
+def encode_pdf(*figures: "Figure") -> bytes:
+    """Encode figures as PDF, a page each."""
     matplotlib = import_matplotlib()
     content = BytesIO()
-    with matplotlib.rc_context(PDF_SETTINGS):
-        figure.savefig(content, format="pdf", metadata=PDF_METADATA)
+    pages = matplotlib.backends.backend_pdf.PdfPages(content, metadata=PDF_METADATA)
+    with matplotlib.rc_context(PDF_SETTINGS), pages:
+        for figure in figures:
+            pages.savefig(figure)
     return content.getvalue()
 
 
 def import_matplotlib() -> Any:
     """Import Matplotlib, or raise BadOption with the command that installs it."""
     try:
+        import matplotlib.backends.backend_pdf
         import matplotlib.figure
         import matplotlib.font_manager
         import matplotlib.patches
