@@ -9,6 +9,7 @@ import typer
 
 from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.check import MIN_GROUPS
+from clearhead.data.table_endings import TABLE_ENDINGS
 from clearhead.errors import BadOption
 from clearhead.validation import require_integer
 
@@ -44,7 +45,7 @@ Inputs = Annotated[
     typer.Argument(
         metavar="INPUT",
         show_default=False,
-        help="A text, - for standard input, a .txt file, an image, or a .csv, .tsv, .jsonl or .parquet table.",
+        help=f"A text, - for standard input, a .txt file, an image, or a table: {', '.join(TABLE_ENDINGS)}.",
     ),
 ]
 ModelName = Annotated[
