@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeGuard, TypeVar
 
 from clearhead.errors import BadOption
 
@@ -198,7 +198,28 @@ def show_models(grid: "Sequence[ModelRow]", *, everything: bool) -> None:
 def _print_summary(summary: str) -> None:
     # Single explanations, and those without a check, have nothing to sum up.
     if summary:
-        print(f"\n{summary}")
+        print_wrapped("", *summary.splitlines())
+
+
+def print_wrapped(*lines: str, stream: TextIO | None = None) -> None:
+    """Print lines broken between words at the width of the terminal; a file or a program gets them whole."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
+        print(*lines, sep="\n", file=stream)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    # Text instead of str: what users and models are called is no markup.
+    console = Console(file=stream, highlight=False, no_color=True)
+    for line in lines:
+        console.print(Text(line))
+
+
+def print_refused(refused: Iterable[Mapping[str, str]]) -> None:
+    """Print to stderr which methods a model was not explained by, and why."""
+    for entry in refused:
+        print_wrapped(f"{entry['name']}: {entry['reason']}", stream=sys.stderr)
 
 
 def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", everything: bool) -> None:
