@@ -1,6 +1,6 @@
 """explain() and compare(): from raw inputs to explanations."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from clearhead.attribution.multiple_choice import combine_rows, has_choices, is_
 from clearhead.attribution.names import DEFAULT
 from clearhead.data.objects import as_plain_inputs, as_plain_list
 from clearhead.errors import BadOption
-from clearhead.explanation import Comparison, Explanation, Explanations
+from clearhead.explanation import Comparison, Explanation, Explanations, ModelComparison
 from clearhead.joined import join_explanations
 from clearhead.model.chats import is_chat
 from clearhead.model.focused_inputs import attach_focus
@@ -148,8 +148,21 @@ def compare(  # noqa: PLR0913 - as for `explain`
 ) -> dict[str, Any]:
     """Explain inputs by several methods from one trace: {method as written: Explanation, or list of them}.
 
-    The options are those of `explain`.
+    The options are those of `explain`. `model` may be a list of models, or a mapping that names them: then the same
+    inputs are explained in each, by the default method or by `methods`, and the result is {model: {method: …}}, with
+    the rank correlation between models as `model_agreement` in the diagnostics.
     """
+    if isinstance(model, list | tuple | Mapping):
+        settings: dict[str, Any] = {
+            "batch_size": batch_size,
+            "precision": precision,
+            "overflow": overflow,
+            "long": long,
+        }
+        settings |= {"answer": answer, "versus": versus, "focus": focus, "matrix": matrix, "scale": scale}
+        settings |= {"generation": generation, "sources": sources, "check": check}
+        compare_one = partial(compare, is_split_into_words=is_split_into_words, **settings)
+        return _compare_models(model, inputs, methods, target, compare_one)
     inputs = _read_inputs(inputs, is_split_into_words)
     model = as_model(model)
     target, versus = _contrast_classes(model, as_plain_list(target), as_plain_list(versus))
@@ -167,11 +180,20 @@ def compare(  # noqa: PLR0913 - as for `explain`
         _refuse_answer_options(model, replace(answers, matrix=False))
         compare_side = partial(compare, batch_size=batch_size, check=check)
         return compare_pairs(model, inputs, specs, target, compare_side, overflow=overflow, matrix=matrix)
-    settings = _Settings(specs, target, answers, batch_size, precision, overflow, check)
+    listed_settings = _Settings(specs, target, answers, batch_size, precision, overflow, check)
     if model.reads_jointly:
-        return _compare_joined(model, inputs, settings)
-    by_method = _explain_by_methods(model, _list_inputs(model, inputs, answers), settings)
+        return _compare_joined(model, inputs, listed_settings)
+    by_method = _explain_by_methods(model, _list_inputs(model, inputs, answers), listed_settings)
     return _name_methods(specs, by_method, is_single=_is_single(model, inputs))
+
+
+def _compare_models(
+    models: Any, inputs: Any, methods: Any, target: Any, compare_one: Callable[..., Any]
+) -> ModelComparison:
+    # Imported here because it reads the explanations that this module makes.
+    from clearhead.drift.side_by_side import compare_models
+
+    return compare_models(models, inputs, methods, target, compare_one)
 
 
 @dataclass(frozen=True)

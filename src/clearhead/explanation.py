@@ -332,3 +332,24 @@ class Comparison(dict[str, Any]):
         from clearhead.tables import convert
 
         return convert.to_pandas(self.to_records(flat=flat))
+
+
+class ModelComparison(Comparison):
+    """By model, what `compare` makes of the same inputs with it: a `Comparison`; shows itself in a notebook.
+
+    Diagnostics of each explanation have `model_agreement`: by name of each other model, the rank correlation of the
+    words or patches that both read.
+    """
+
+    def _repr_html_(self) -> str:
+        from clearhead.views import model_grid
+
+        return model_grid.fragment(self)
+
+    def to_records(self, *, flat: bool = False) -> list[dict[str, Any]]:
+        """Return one dict per model, method and input (docs/tables.md)."""
+        records = []
+        for name, comparison in self.items():
+            for record in comparison.to_records(flat=flat):
+                records.append({**record, "model": name})
+        return records

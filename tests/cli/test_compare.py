@@ -1,6 +1,10 @@
 """clearhead compare, and options that compare and explain share."""
 
-from helpers.commands import TEXT, records
+import re
+import sys
+
+import pytest
+from helpers.commands import TEXT, one_line, records
 from PIL import Image
 
 import clearhead
@@ -28,6 +32,32 @@ def test_compare_takes_many_inputs(run, model, tmp_path):
     assert code == 0, errors
     assert output.count("a good film") == 2
     assert out.read_text().count("<article") == 3
+
+
+def test_a_pdf_file_has_a_page_for_each_input(run, model, tmp_path):
+    pytest.importorskip("matplotlib", reason="PDF files need Matplotlib")
+    out = tmp_path / "all.pdf"
+    flags = ["-m", model, "--no-check", "--out", str(out)]
+    # The same text twice is two inputs.
+    code, _, errors = run("compare", TEXT, "a bad film", "a bad film", "--methods", "att-cat,rollout", *flags)
+    assert code == 0, errors
+    assert len(re.findall(rb"/Type /Page\b", out.read_bytes())) == 3
+    code, _, errors = run("explain", TEXT, "a bad film", *flags)
+    assert code == 0, errors
+    assert len(re.findall(rb"/Type /Page\b", out.read_bytes())) == 2
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "SVG"])
+def test_an_image_shows_one_input(run, model, tmp_path, ending):
+    out = str(tmp_path / f"x.{ending}")
+    message = f"A .{ending.lower()} file shows one input, but there are 2: use .html, or .pdf"
+    one_line(*run("compare", TEXT, "a bad film", "-m", model, "--out", out), message)
+
+
+def test_a_pdf_file_without_matplotlib_is_refused_before_the_work(run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    message = "need Matplotlib: pip install 'clearhead[plots]'"
+    one_line(*run("compare", TEXT, "-m", "nowhere/model", "--out", str(tmp_path / "x.pdf")), message)
 
 
 def test_gold_marks_of_a_text_a_table_and_a_photo(run, model, image_model, tmp_path):

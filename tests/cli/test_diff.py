@@ -25,7 +25,7 @@ def test_two_snapshots_are_compared_without_models(run, model, task, tmp_path):
     assert "Same reasons" in output
 
 
-@pytest.mark.parametrize("ending", ["html", "md", "json", "png", "svg"])
+@pytest.mark.parametrize("ending", ["html", "md", "json", "png", "svg", "pdf"])
 def test_diffs_are_written(run, model, task, tmp_path, ending):
     saved = str(tmp_path / "a.json")
     run("snapshot", "-m", model, "--task", task, "--out", saved, "--noise", "0")

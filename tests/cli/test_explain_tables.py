@@ -1,5 +1,6 @@
 """clearhead explain on tables."""
 
+import gzip
 import json
 import os
 import signal
@@ -140,3 +141,31 @@ def test_with_ray_the_device_is_that_of_the_workers(run, model, table, tmp_path,
     assert code == 0, errors
     assert runners == [(Cluster("ray://head:10001", 3), "cuda", "cpu")]
     assert len(records(out.read_text())) == 3
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "t.feather", "t.ipc", "t.ndjson", "t.tab", "t.csv.gz"])
+def test_every_table_that_help_names_is_read_with_and_without_a_file(run, model, tmp_path, name):
+    table = tmp_path / name
+    write_table(table)
+    printed = run("explain", str(table), "-m", model, "--no-check", "--json")
+    assert printed[0] == 0, printed
+    assert [record["text"] for record in records(printed[1])] == ["a bad film", "a good film"]
+    code, _, errors = run("explain", str(table), "-m", model, "--no-check", "--out", str(tmp_path / "out.jsonl"))
+    assert code == 0, errors
+    _, page, _ = run("explain", "--help")
+    assert table.suffix.replace(".gz", ".csv") in page
+
+
+def write_table(path):
+    rows = [{"text": "a bad film"}, {"text": "a good film"}]
+    if path.suffix == ".ndjson":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    elif path.suffix == ".tab":
+        path.write_text("text\tlabel\na bad film\t0\na good film\t1\n")
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(b"text\na bad film\na good film\n"))
+    else:
+        feather = pytest.importorskip("pyarrow.feather", reason="Arrow files need pyarrow")
+        import pyarrow
+
+        feather.write_feather(pyarrow.Table.from_pylist(rows), path)

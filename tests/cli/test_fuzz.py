@@ -44,7 +44,10 @@ def draw_arguments(generator, model, files):
         arguments.append(generator.choice(FLAGS))
         arguments.append(generator.choice([*VALUES, *files, "gradient", "aopc", "positive"]))
     arguments.append(generator.choice(["a good film", *files, *VALUES]))
-    return [*arguments, "-m", generator.choice([model, *files])]
+    # Two models are compared by one command, and a mistake for the others.
+    for _ in range(generator.choice([1, 1, 2])):
+        arguments += ["-m", generator.choice([model, *files])]
+    return arguments
 
 
 @pytest.fixture

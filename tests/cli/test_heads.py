@@ -1,5 +1,7 @@
 """clearhead explain for labels of words, masked words and multiple choice."""
 
+import html
+
 import pytest
 import transformers as hf
 from helpers.commands import one_line, records
@@ -93,3 +95,50 @@ def test_a_benchmark_cannot_choose_a_word(run, labeller, tmp_path):
     (tmp_path / "dev.csv").write_text("text,label\na film,1\n")
     flags = ("--methods", "random", "--metrics", "aopc", "--out", str(tmp_path / "run"))
     one_line(*run("bench", "--model", labeller, "--task", str(tmp_path / "dev.csv"), *flags), "docs/heads.md")
+
+
+@pytest.fixture
+def labelled_table(tmp_path):
+    path = tmp_path / "names.csv"
+    path.write_text("text,label\na good film,O\na bad heart,B-PER\nfilm never good,O\n")
+    return str(path)
+
+
+def test_labels_of_rows_are_not_those_of_the_entity_that_is_found(run, labeller, labelled_table, tmp_path):
+    out = tmp_path / "out.jsonl"
+    code, _, errors = run("explain", labelled_table, "--model", labeller, "--no-check", "--out", str(out))
+    assert code == 0, errors
+    assert "Column 'label' is not compared with predictions" in errors
+    rows = records(out.read_text())
+    assert [(row["gold"], row["wrong"]) for row in rows] == [("O", None), ("B-PER", None), ("O", None)]
+    _, output, _ = run("explain", labelled_table, "--model", labeller, "--no-check", "--json")
+    assert ["wrong" in record["source"] for record in records(output)] == [False] * 3
+
+
+def test_a_table_has_the_same_rows_in_every_file_if_only_some_have_the_focus(run, labeller, labelled_table, tmp_path):
+    flags = ["explain", labelled_table, "--model", labeller, "--no-check", "--focus", "film"]
+    out = tmp_path / "out.jsonl"
+    code, _, errors = run(*flags, "--out", str(out))
+    assert code == 0, errors
+    rows = records(out.read_text())
+    # With a focus, the label of a row is that of the word.
+    assert [row["wrong"] is None for row in rows] == [False, True, False]
+    reason = "'film' does not occur in the text 'a bad heart'"
+    assert [reason in (row["error"] or "") for row in rows] == [False, True, False]
+    page = tmp_path / "out.html"
+    code, _, errors = run(*flags, "--out", str(page))
+    assert code == 0, errors
+    assert f"1 rows could not be explained; the first: Row 2 of '{labelled_table}': {reason}" in errors
+    content = html.unescape(page.read_text())
+    assert f"Row 2 of '{labelled_table}': {reason}" in content
+    _, output, _ = run(*flags, "--json")
+    printed = records(output)
+    for row, record in zip([rows[0], rows[2]], printed, strict=True):
+        assert (row["label"], row["wrong"]) == (record["label"], record["source"]["wrong"])
+        assert row["label"] in content
+
+
+def test_a_focus_that_no_row_has_is_one_line(run, labeller, labelled_table, tmp_path):
+    flags = ["explain", labelled_table, "--model", labeller, "--no-check", "--focus", "nowhere"]
+    for name in ("out.jsonl", "out.html"):
+        one_line(*run(*flags, "--out", str(tmp_path / name)), "No row can be explained. Row 1")

@@ -51,7 +51,6 @@ MISTAKES = {
     "image for a text model": ("explain bad.png -m MODEL", "the model reads text"),
     "blank text": ("explain blank.txt -m MODEL", "empty"),
     "no text": ("explain '' -m MODEL", "empty"),
-    "two models": ("compare TEXT -m MODEL -m MODEL", "clearhead diff A B"),
     "two models, explained": ("explain TEXT --model MODEL --model MODEL", "given 2 times"),
     "shap": ("explain TEXT --method shap -m MODEL", "shapley-sampling"),
     "captum": ("explain TEXT --method captum -m MODEL", "integrated-gradients"),

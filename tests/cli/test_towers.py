@@ -75,6 +75,11 @@ def test_methods_are_compared(run, clip, picture, tmp_path):
     assert code == 0, errors
     assert "gae" in output and out.read_text().count('class="ch-figure"') == 2
     one_line(*run(*arguments, "--out", str(tmp_path / "methods.png")), ".png shows one method")
+    pytest.importorskip("matplotlib", reason="PDF files need Matplotlib")
+    code, _, errors = run(*arguments, "--target", "not bad", "--out", str(tmp_path / "methods.pdf"))
+    assert code == 0, errors
+    # A page for each method.
+    assert (tmp_path / "methods.pdf").read_bytes().count(b"/Type /Page ") == 2
 
 
 def test_what_reads_single_inputs_refuses_pairs(run, clip, picture, tmp_path):

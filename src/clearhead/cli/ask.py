@@ -7,6 +7,7 @@ import typer
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.chunks import resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.data.table_endings import TABLE_ENDINGS
 from clearhead.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Prompts = Annotated[
     typer.Argument(
         metavar="PROMPT",
         show_default=False,
-        help="A text, - for standard input, a .txt file, or a .csv, .tsv, .jsonl or .parquet table of prompts.",
+        help=f"A text, - for standard input, a .txt file, or a table of prompts: {', '.join(TABLE_ENDINGS)}.",
     ),
 ]
 ModelName = Annotated[

@@ -89,7 +89,7 @@ def check(
     )
     _write(result, junit, markdown)
     # Labels and words may hold line breaks.
-    print(" ".join(result.summary.split()))
+    outputs.print_wrapped(" ".join(result.summary.split()))
     if not result.passes:
         raise typer.Exit(EXIT_MOVED)
 

@@ -71,11 +71,11 @@ def _forget(name: str) -> None:
     from clearhead.attribution.choices import forget_choice
 
     for choice in forget_choice(name):
-        print(f"Forgotten: {choice.method} for {choice.model}, chosen on {choice.date}.")
+        outputs.print_wrapped(f"Forgotten: {choice.method} for {choice.model}, chosen on {choice.date}.")
 
 
 def _announce(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    outputs.print_wrapped(sentence, stream=sys.stderr)
 
 
 def _print_record(result: "MethodChoice") -> None:
@@ -93,10 +93,11 @@ def _print_record(result: "MethodChoice") -> None:
 
 def _print_result(result: "MethodChoice") -> None:
     print_table(result.summary)
-    print("\n".join(result.sentences))
-    for entry in result.table.refused:
-        print(f"{entry['name']}: {entry['reason']}", file=sys.stderr)
+    outputs.print_wrapped(*result.sentences)
+    outputs.print_refused(result.table.refused)
     if result.path is not None:
-        print(f"From now on {result.method} explains this model unless --method names another ({result.path}).")
+        outputs.print_wrapped(
+            f"From now on {result.method} explains this model unless --method names another ({result.path})."
+        )
     elif result.method is None:
-        print("Nothing is changed: no method is shown to be better than chance on this model.")
+        outputs.print_wrapped("Nothing is changed: no method is shown to be better than chance on this model.")

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import options, outputs, towers
+from clearhead.cli import model_rows, options, outputs, towers
 from clearhead.cli.answers import AnswerFlags
 from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks, resolve_check
@@ -16,6 +16,7 @@ from clearhead.errors import BadOption
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from clearhead.attribution.method import MethodSpec
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
 
@@ -26,7 +27,7 @@ ANSWER_METHODS = ("gradient-x-input",)
 def compare(
     inputs: options.Inputs,
     methods: options.Methods = None,
-    model: options.ModelName = None,
+    model: options.ModelNames = None,
     target: options.Target = None,
     versus: options.Versus = None,
     answer: options.Answer = None,
@@ -46,32 +47,72 @@ def compare(
     allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
 ) -> None:
-    """Compare methods on texts or images, all computed from the same forward pass."""
+    """Compare methods on texts or images, all computed from the same forward pass; or models, by the same method.
+
+    Examples:
+
+    clearhead compare "a joyless , tedious film" --methods balanced-cat,lime
+
+    clearhead compare "a joyless , tedious film" -m old/ -m new/ --out models.html
+    """
     outputs.check_path(out, page_options={"--curves": curves})
     check_text_column(inputs, text_column)
-    # Before the model is loaded, which may take long.
+    names: Sequence[str | None] = model or [None]
+    # Before models are loaded, which may take long.
+    model_rows.refuse_repeated(names)
     chosen_check = options.choose_check(check, no_check)
     options.check_methods(methods)
     check_inputs(inputs, text_column, as_text=as_text)
-    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
-    specs = options.resolve_methods(loaded, methods or list(_default_methods(loaded)))
+    models = [options.load_model(name, device, lm_head, allow_pickle=allow_pickle) for name in names]
+    model_rows.require_comparable(models, target)
+    loaded = models[0]
+    specs = _resolve_methods(models, methods)
     reader = InputReader(loaded.takes_images, text_column, pair, as_text=as_text)
     raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--pair": pair, "--focus": focus})
     _check_image(loaded, out)
-    outputs.check_count(out, len(raw_inputs), len(specs))
+    outputs.check_count(out, len(raw_inputs), len(specs) * len(models))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     foil = versus if loaded.writes else None
     settings.update(AnswerFlags(answer, foil, focus).settings)
-    targets = _parse_target(loaded, target, versus)
-    rows = list(compare_in_chunks(loaded, raw_inputs, specs, targets, settings))
+    # Of all models first: one may not have the class.
+    targets = [_parse_target(entry, target, versus) for entry in models]
+    by_model = {}
+    for entry, chosen in zip(models, targets, strict=True):
+        by_model[entry.name] = list(compare_in_chunks(entry, raw_inputs, specs, chosen, settings))
+    deliver = model_rows.deliver if len(models) > 1 else _deliver
+    deliver(models, raw_inputs, by_model, out=out, json=json, curves=curves)
+
+
+def _deliver(
+    models: "Sequence[Model]",
+    inputs: Sequence[Any],
+    by_model: "Mapping[str, Sequence[Mapping[str, Explanation]]]",
+    *,
+    out: "Path | None",
+    json: bool,
+    curves: bool,
+) -> None:
+    """Write and print what several methods make of the same inputs in the only model."""
+    rows = by_model[models[0].name]
     outputs.deliver(
         _name_explanations(rows),
         out=out,
         json=json,
-        render_page=partial(_render_bodies, loaded, raw_inputs, rows, curves=curves),
+        render_page=partial(_render_bodies, models[0], inputs, rows, curves=curves),
         show=partial(outputs.show_comparisons, rows, everything=out is None),
     )
+
+
+def _resolve_methods(models: "Sequence[Model]", flags: Sequence[str] | None) -> "list[MethodSpec]":
+    """Return the methods that were named; else several for one model, and for several models the one they share."""
+    from clearhead.drift import side_by_side
+
+    if flags:
+        return options.resolve_methods(models[0], flags)
+    if len(models) > 1:
+        return side_by_side.resolve_methods(models, None)
+    return options.resolve_methods(models[0], list(_default_methods(models[0])))
 
 
 def _read_inputs(
@@ -86,8 +127,10 @@ def _read_inputs(
 
 def _check_image(model: "Model", out: "Path | None") -> None:
     # An image has place for one picture beside its words.
-    if model.reads_pairs and out is not None and out.suffix in outputs.IMAGE_ENDINGS:
-        raise BadOption(f"{out.suffix} shows one method for two inputs: use .html, or clearhead explain.")
+    if model.reads_pairs and out is not None and outputs.is_image(out):
+        raise BadOption(
+            f"{out.suffix} shows one method for two inputs: use .html, .pdf (a page for each), or clearhead explain."
+        )
 
 
 def _parse_target(model: "Model", target: str | None, versus: str | None) -> Any:

@@ -16,7 +16,9 @@ FirstModel = Annotated[str, typer.Argument(metavar="A", show_default=False, help
 SecondModel = Annotated[str, typer.Argument(metavar="B", show_default=False, help="Model, or a saved snapshot.")]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Output file: .html, .md or .json; .png or .svg of the example that moved most."),
+    typer.Option(
+        metavar="FILE", help="Output file: .html, .md or .json; .png, .svg or .pdf of the example that moved most."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -109,10 +111,18 @@ def _to_svg(result: "ModelDiff") -> bytes:
     return static_image.svg(show_first(result)).encode()
 
 
+def _to_pdf(result: "ModelDiff") -> bytes:
+    from clearhead.views import figure
+    from clearhead.views.diff_explanations import show_first
+
+    return figure.encode_pdf(figure.make_figure(show_first(result)))
+
+
 WRITERS: "Mapping[str, Callable[[ModelDiff], bytes]]" = {
     ".html": _to_html,
     ".md": _to_markdown,
     ".json": _to_json,
     ".png": _to_png,
     ".svg": _to_svg,
+    ".pdf": _to_pdf,
 }

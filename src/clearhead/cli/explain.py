@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import answers, options, outputs, towers
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
+from clearhead.cli.input_paths import names_table
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column, gather_choices
 from clearhead.cli.tables import (
     STREAMED_ENDINGS,
     TableFlags,
+    announce_errors,
     choose_device,
     explain_by_columns,
+    explain_rows,
     explain_stream,
     is_streamed,
     make_runner,
     names_column,
     read_sources,
     require_tables,
+    select_explained,
 )
-from clearhead.errors import BadOption
+from clearhead.errors import BadInput, BadOption
 
 if TYPE_CHECKING:
     from clearhead.attribution.method import MethodSpec
@@ -134,16 +138,33 @@ def explain(
             json=json,
         )
         return
-    explanations = _explain_classes(
+    results = _explain_classes(
         loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair or loaded.chooses
     )
     # What a page shows beside the explanations is not checked.
     page = _Page(loaded, spec, {**settings, "check": False}, curves=curves, annotated=bool(gold))
+    _deliver(page, results, raw_inputs, annotations, out=out, json=json)
+
+
+def _deliver(
+    page: "_Page",
+    results: "Sequence[Explanation | BadInput]",
+    raw_inputs: Sequence[Any],
+    annotations: Sequence[Any],
+    *,
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Write and print the explanations, and why some inputs have none."""
+    numbers = select_explained(results)
+    explanations, inputs, marks = (_pick(values, numbers) for values in (results, raw_inputs, annotations))
+    errors = [result for result in results if isinstance(result, BadInput)]
+    announce_errors(errors)
     outputs.deliver(
-        [(spec.text, explanation) for explanation in explanations],
+        [(page.spec.text, explanation) for explanation in explanations],
         out=out,
         json=json,
-        render_page=partial(page.render, raw_inputs, explanations, annotations),
+        render_page=partial(replace(page, errors=errors).render, inputs, explanations, marks),
         show=partial(outputs.show_explanations, explanations, everything=out is None),
     )
 
@@ -183,16 +204,23 @@ def _explain_classes(
     versus: str | None,
     *,
     pair: bool,
-) -> "list[Explanation]":
-    """Explain inputs for a class, or for the classes in a column of their table."""
+) -> "Sequence[Explanation | BadInput]":
+    """Explain inputs for a class, or for the classes in a column of their table; rows without the focus have errors."""
+    targets = _stream_targets(model, target, versus, json=False)
     if names_column(target) or names_column(versus):
         require_tables(arguments)
-        targets = _stream_targets(model, target, versus, json=False)
         return explain_by_columns(model, arguments, spec, table, {**settings, **targets})
+    # A word that --focus names may stand in some rows only.
+    if "focus" in settings and all(map(names_table, arguments)):
+        return explain_rows(model, arguments, spec, table, {**settings, **targets})
     classes = options.parse_target(model, target, versus)
     explained = explain_in_chunks(model, raw_inputs, spec, classes, settings)
-    sources = read_sources(model, arguments, table, pair=pair)
+    sources = read_sources(model, arguments, table, settings.get("focus"), pair=pair)
     return [replace(explanation, source=source) for explanation, source in zip(explained, sources, strict=True)]
+
+
+def _pick(values: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
+    return [values[number] for number in numbers]
 
 
 def _choose_foil(model: "Model", versus: str | None) -> str | None:
@@ -270,6 +298,7 @@ class _Page:
     settings: Mapping[str, Any]
     curves: bool
     annotated: bool
+    errors: Sequence[BadInput] = ()
 
     def render(
         self, inputs: Sequence[Any], explanations: "Sequence[Explanation]", annotations: Sequence[Any]
@@ -279,9 +308,10 @@ class _Page:
         from clearhead.views import html
         from clearhead.views.table_page import rows_card
 
+        bodies = html.list_errors(self.errors)
         if self._is_short(len(inputs)):
-            return [*class_words_cards(explanations), rows_card(convert.to_records(explanations))]
-        bodies = html.summarise(explanations)
+            return [*bodies, *class_words_cards(explanations), rows_card(convert.to_records(explanations))]
+        bodies += html.summarise(explanations)
         rollouts = self._rollouts(inputs, explanations)
         for raw, explanation, rollout, annotation in zip(inputs, explanations, rollouts, annotations, strict=True):
             bodies.append(html.card(explanation, rollout=rollout))

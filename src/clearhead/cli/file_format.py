@@ -10,6 +10,8 @@ from clearhead.errors import BadOption
 FLAGS = ("--delimiter", "--encoding")
 ASSIGNED_FLAGS = tuple(f"{flag}=" for flag in FLAGS)
 MODEL_FLAGS = ("-m", "--model")
+# Commands that take several models.
+MODEL_COMMANDS = frozenset(("compare", "serve"))
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
 
 
@@ -37,10 +39,10 @@ def _choose_list(argument: str, moved: list[str], others: list[str]) -> list[str
 def refuse_second_model(arguments: list[str]) -> None:
     """Raise BadOption if a command that takes one model is given two: all but the last would be ignored."""
     count = sum(map(_is_model_flag, arguments))
-    if count > 1 and "serve" not in arguments:
+    if count > 1 and MODEL_COMMANDS.isdisjoint(arguments):
         raise BadOption(
             f"--model is given {count} times, but one model is explained at a time. To compare two models use "
-            "clearhead diff A B --task DATA, or clearhead serve -m A -m B."
+            "clearhead compare INPUT -m A -m B, clearhead diff A B --task DATA, or clearhead serve -m A -m B."
         )
 
 

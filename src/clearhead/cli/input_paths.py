@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
+from clearhead.data.table_endings import TABLE_ENDINGS, file_suffix
 from clearhead.errors import BadFile
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 READABLE_ENDINGS = (".txt", *TABLE_ENDINGS, *IMAGE_ENDINGS)
 # Endings of files that people have but that are not read, with what to do.
 OTHER_ENDINGS = {
@@ -18,7 +17,7 @@ OTHER_ENDINGS = {
 }
 OTHER_ENDINGS |= {".xls": OTHER_ENDINGS[".xlsx"], ".ods": "a spreadsheet: save it as .csv (UTF-8)"}
 OTHER_ENDINGS |= {".doc": OTHER_ENDINGS[".docx"], ".odt": OTHER_ENDINGS[".docx"], ".htm": OTHER_ENDINGS[".html"]}
-NAMED_ENDINGS = (".md", ".rtf", ".xml", ".zip", ".gz", ".log", ".ndjson", ".arrow", ".feather", ".heic", ".svg")
+NAMED_ENDINGS = (".md", ".rtf", ".xml", ".zip", ".gz", ".log", ".heic", ".svg")
 
 
 def refuse_missing_file(argument: str) -> None:
@@ -42,7 +41,7 @@ def get_ending(path: Path) -> str:
 
 def names_table(argument: str) -> bool:
     """Return whether an argument is the name of a table."""
-    return get_ending(Path(argument)) in TABLE_ENDINGS
+    return file_suffix(Path(argument)) in TABLE_ENDINGS
 
 
 def _is_path(argument: str) -> bool:

@@ -9,17 +9,16 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli.input_paths import (
-    DELIMITERS,
     IMAGE_ENDINGS,
     OTHER_ENDINGS,
     READABLE_ENDINGS,
-    TABLE_ENDINGS,
     get_ending,
     names_table,
     path_exists,
     refuse_folder,
     refuse_missing_file,
 )
+from clearhead.data.table_endings import DELIMITERS, JSON_ENDINGS, TABLE_ENDINGS, file_suffix
 from clearhead.environment import text_encoding
 from clearhead.errors import BadFile, BadInput, BadOption
 
@@ -110,7 +109,7 @@ class InputReader:
     def _read_file(self, path: Path, argument: str) -> list[Any]:
         refuse_folder(path, argument)
         ending = get_ending(path)
-        if ending in TABLE_ENDINGS:
+        if names_table(argument):
             return self._read_table(path)
         if ending == ".txt":
             return [read_text(path)]
@@ -136,9 +135,11 @@ class InputReader:
 
     def check_columns(self, path: Path) -> None:
         """Raise an error unless a table has the text column, by its first row."""
-        # A Parquet file is opened once, and a .tsv file without a named column may have no header.
-        may_lack_header = get_ending(path) == ".tsv" and self.text_column is None
-        if path.is_file() and get_ending(path) != ".parquet" and not may_lack_header:
+        ending = file_suffix(path)
+        # A .tsv file without a named column may have no header.
+        may_lack_header = DELIMITERS.get(ending) == "\t" and self.text_column is None
+        # Parquet and Arrow files are opened once.
+        if path.is_file() and (ending in JSON_ENDINGS or ending in DELIMITERS) and not may_lack_header:
             row = _first_row(self._read_numbered_rows(path))
             if row:
                 self._choose_columns(path, list(row))
@@ -193,16 +194,16 @@ class InputReader:
         return [_require_row(path, line, row) for line, row in self._read_numbered_rows(path)]
 
     def _read_numbered_rows(self, path: Path) -> "Numbered":
-        ending = get_ending(path)
-        if ending == ".parquet":
-            from clearhead.data.parquet import read_parquet
-
-            return iter(enumerate(read_parquet(path), 1))
-        if ending == ".jsonl":
+        ending = file_suffix(path)
+        if ending in DELIMITERS:
+            return self._read_delimited(path, DELIMITERS[ending])
+        if ending in JSON_ENDINGS:
             from clearhead.data.text_files import json_lines
 
             return json_lines(path)
-        return self._read_delimited(path, DELIMITERS[ending])
+        from clearhead.data.parquet import iterate_table
+
+        return iter(enumerate(iterate_table(path), 1))
 
     def _read_delimited(self, path: Path, delimiter: str) -> "Numbered":
         from clearhead.data.readers.tables import named_rows

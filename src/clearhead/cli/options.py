@@ -9,6 +9,7 @@ import typer
 
 from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.check import MIN_GROUPS
+from clearhead.data.table_endings import TABLE_ENDINGS
 from clearhead.errors import BadOption
 from clearhead.validation import require_integer
 
@@ -44,7 +45,7 @@ Inputs = Annotated[
     typer.Argument(
         metavar="INPUT",
         show_default=False,
-        help="A text, - for standard input, a .txt file, an image, or a .csv, .tsv, .jsonl or .parquet table.",
+        help=f"A text, - for standard input, a .txt file, an image, or a table: {', '.join(TABLE_ENDINGS)}.",
     ),
 ]
 ModelName = Annotated[
@@ -55,6 +56,17 @@ ModelName = Annotated[
         metavar="M",
         autocompletion=complete_models,
         help="Embedded model, folder or hub id; default: the embedded text model.",
+    ),
+]
+ModelNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="M",
+        autocompletion=complete_models,
+        help="Embedded model, folder or hub id; default: the embedded text model. Repeat it to compare models on the "
+        "same inputs; clearhead diff compares two on a data set.",
     ),
 ]
 Method = Annotated[
@@ -99,7 +111,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png, .svg or .pdf, for one explanation "
+        help="Output file: .html, .pdf, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation "
         ".json. Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
     ),
 ]

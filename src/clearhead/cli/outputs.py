@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeGuard, TypeVar
 
 from clearhead.errors import BadOption
 
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from clearhead.explanation import Explanation
+    from clearhead.views.model_grid import ModelRow
 
     NamedExplanations = Sequence[tuple[str, Explanation]]
 
 Shown = TypeVar("Shown")
 FILE_ENDINGS = (".html", ".png", ".svg", ".pdf", ".json", ".jsonl", ".parquet", ".md")
-IMAGE_ENDINGS = (".png", ".svg", ".pdf")
+IMAGE_ENDINGS = (".png", ".svg")
+"""Files that show one input; a .pdf file has a page for each."""
 # Explanations printed when all of them are written to a file.
 MAX_PRINTED = 10
 
@@ -26,6 +28,11 @@ MAX_PRINTED = 10
 def is_page(out: Path | None) -> TypeGuard[Path]:
     """Return whether the output file is an HTML page."""
     return _ending(out) == ".html"
+
+
+def is_image(out: Path | None) -> bool:
+    """Return whether the output file shows a single input."""
+    return _ending(out) in IMAGE_ENDINGS
 
 
 def _ending(out: Path | None) -> str:
@@ -58,6 +65,15 @@ def _check_file(out: Path, endings: Sequence[str]) -> None:
         raise BadOption(f"Invalid --out '{out.name}': the ending must be one of {', '.join(endings)}.")
     _refuse_folder(out)
     check_folder(out)
+    if _ending(out) == ".pdf":
+        _require_matplotlib()
+
+
+def _require_matplotlib() -> None:
+    from clearhead.views.figure import import_matplotlib
+
+    # Before the work is done, not when it is written.
+    import_matplotlib()
 
 
 def _refuse_folder(out: Path) -> None:
@@ -73,17 +89,15 @@ def check_folder(out: Path) -> None:
 
 
 def check_count(out: Path | None, inputs: int, methods: int = 1) -> None:
-    """Raise BadOption if the file holds fewer explanations; an image holds all methods of one input."""
+    """Raise BadOption if the file holds fewer explanations; an image holds all methods, and models, of one input."""
     ending = _ending(out)
     count = inputs * methods
     if ending == ".json" and count > 1:
-        raise _make_count_error(ending, count, ".jsonl")
-    if ending in IMAGE_ENDINGS and inputs > 1:
-        raise _make_count_error(ending, count, ".html")
-
-
-def _make_count_error(ending: str, count: int, alternative: str) -> BadOption:
-    return BadOption(f"A {ending} file holds one explanation, but there are {count}: use {alternative}.")
+        raise BadOption(f"A .json file holds one explanation, but there are {count}: use .jsonl.")
+    if is_image(out) and inputs > 1:
+        raise BadOption(
+            f"A {ending} file shows one input, but there are {inputs}: use .html, or .pdf (a page for each)."
+        )
 
 
 def is_plain() -> bool:
@@ -172,10 +186,40 @@ def show_comparisons(rows: "Sequence[Mapping[str, Explanation]]", *, everything:
     _print_summary(summarise_methods(rows))
 
 
+def show_models(grid: "Sequence[ModelRow]", *, everything: bool) -> None:
+    """Print each input as several models explain it, and how often each model's explanation holds."""
+    from clearhead.views import model_grid, terminal
+    from clearhead.views.trust import summarise_methods
+
+    _show(grid, terminal.models, everything)
+    _print_summary(summarise_methods(list(map(model_grid.flatten_row, grid))))
+
+
 def _print_summary(summary: str) -> None:
     # Single explanations, and those without a check, have nothing to sum up.
     if summary:
-        print(f"\n{summary}")
+        print_wrapped("", *summary.splitlines())
+
+
+def print_wrapped(*lines: str, stream: TextIO | None = None) -> None:
+    """Print lines broken between words at the width of the terminal; a file or a program gets them whole."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
+        print(*lines, sep="\n", file=stream)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    # Text instead of str: what users and models are called is no markup.
+    console = Console(file=stream, highlight=False, no_color=True)
+    for line in lines:
+        console.print(Text(line))
+
+
+def print_refused(refused: Iterable[Mapping[str, str]]) -> None:
+    """Print to stderr which methods a model was not explained by, and why."""
+    for entry in refused:
+        print_wrapped(f"{entry['name']}: {entry['reason']}", stream=sys.stderr)
 
 
 def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", everything: bool) -> None:
@@ -270,7 +314,23 @@ def _to_svg(named: "NamedExplanations") -> bytes:
 def _to_pdf(named: "NamedExplanations") -> bytes:
     from clearhead.views import figure
 
-    return figure.encode_pdf(figure.make_figure(_explanations(named)))
+    return figure.encode_pdf(*map(figure.make_figure, _split_pages(named)))
+
+
+def _split_pages(named: "NamedExplanations") -> "list[list[Explanation]]":
+    """Return the explanations of each input, which are by different methods or models; joint ones are alone."""
+    from clearhead.joint_explanation import JointExplanation
+
+    pages: list[list[Explanation]] = []
+    keys: set[tuple[str, str]] = set()
+    for name, explanation in named:
+        key = (name, explanation.model)
+        if not keys or key in keys or isinstance(explanation, JointExplanation):
+            pages.append([])
+            keys = set()
+        pages[-1].append(explanation)
+        keys.add(key)
+    return pages
 
 
 def _explanations(named: "NamedExplanations") -> "list[Explanation]":

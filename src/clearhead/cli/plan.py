@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli import options
+from clearhead.cli import options, outputs
 from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import UnsupportedModel
 
@@ -60,7 +60,7 @@ def plan(
     if json:
         print(dumps(estimate))
     else:
-        print("\n".join(format_estimate(estimate)))
+        outputs.print_wrapped(*format_estimate(estimate))
 
 
 def _require_single_inputs(model: "Model") -> None:

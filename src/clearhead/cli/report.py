@@ -27,7 +27,7 @@ def report(run: Run, out: Out = None) -> None:
     render = report.page if outputs.is_page(path) else report.document
     # A path in the manifest may hold bytes that are not UTF-8: a report with ? in a name is better than none.
     write_atomically(path, render(run_folder, summary).encode("utf-8", "replace"))
-    print(next(verdict(summary)))
+    outputs.print_wrapped(next(verdict(summary)))
     outputs.announce_file(path)
 
 

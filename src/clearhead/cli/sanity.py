@@ -1,6 +1,5 @@
 """clearhead sanity."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,6 +76,5 @@ def _print_report(report: "SanityReport") -> None:
     for row in report.grid.rows:
         table.add_row(*[cell.text for cell in row])
     Console(highlight=False, markup=False, no_color=outputs.is_plain()).print(table)
-    print("\n".join(report.sentences))
-    for entry in report.table.refused:
-        print(f"{entry['name']}: {entry['reason']}", file=sys.stderr)
+    outputs.print_wrapped(*report.sentences)
+    outputs.print_refused(report.table.refused)

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli.outputs import announce_file
+from clearhead.cli.outputs import announce_file, print_wrapped
 from clearhead.errors import BadInput, BadOption
 
 if TYPE_CHECKING:
@@ -153,21 +153,21 @@ def require_tables(arguments: Sequence[str]) -> None:
 
 
 def read_sources(
-    model: "Model", arguments: Sequence[str], flags: TableFlags, *, pair: bool = False
+    model: "Model", arguments: Sequence[str], flags: TableFlags, focus: Any, *, pair: bool = False
 ) -> list[dict[str, Any]]:
     """Return where each input comes from: a row of a table, a file, or nowhere."""
     # The two texts of a pair are one input.
     if pair:
         return [{}]
-    described = [_describe_argument(model, argument, flags) for argument in arguments]
+    described = [_describe_argument(model, argument, flags, focus) for argument in arguments]
     return list(chain.from_iterable(described))
 
 
-def _describe_argument(model: "Model", argument: str, flags: TableFlags) -> list[dict[str, Any]]:
+def _describe_argument(model: "Model", argument: str, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
     from clearhead.tables.source import is_table_path
 
     if is_table_path(argument):
-        return _describe_table(model, Path(argument), flags)
+        return _describe_table(model, Path(argument), flags, focus)
     if argument != "-" and _is_file(argument):
         return [{"file": Path(argument).name}]
     return [{}]
@@ -181,7 +181,7 @@ def _is_file(argument: str) -> bool:
         return False
 
 
-def _describe_table(model: "Model", path: Path, flags: TableFlags) -> list[dict[str, Any]]:
+def _describe_table(model: "Model", path: Path, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
     from clearhead.tables.columns import choose_columns, make_class_reader
     from clearhead.tables.identity import describe_source
     from clearhead.tables.source import FileTable
@@ -189,7 +189,7 @@ def _describe_table(model: "Model", path: Path, flags: TableFlags) -> list[dict[
     rows = list(FileTable(path, flags.input_column).rows())
     names = list(rows[0].values)
     columns = choose_columns(str(path), names, flags.choice(), images=model.takes_images, class_names={})
-    classes = make_class_reader(model, {})
+    classes = make_class_reader(model, {}, focus)
     return [describe_source(row, columns, classes) for row in rows]
 
 
@@ -197,6 +197,18 @@ def explain_by_columns(
     model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
 ) -> "list[Explanation]":
     """Explain the rows of tables for the targets in their columns; raise the first error."""
+    explanations = []
+    for result in explain_rows(model, arguments, spec, flags, settings):
+        if isinstance(result, BadInput):
+            raise result
+        explanations.append(result)
+    return explanations
+
+
+def explain_rows(
+    model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
+) -> "list[Explanation | BadInput]":
+    """Explain the rows of tables; those that cannot be explained have the error, with the number of the row."""
     from clearhead.tables.explainer import RowTargets
 
     settings = dict(settings)
@@ -207,11 +219,30 @@ def explain_by_columns(
 
 def _explain_table(
     model: "Model", path: str, spec: "MethodSpec", flags: TableFlags, targets: "RowTargets", settings: dict[str, Any]
-) -> "Iterator[Explanation]":
+) -> "Iterator[Explanation | BadInput]":
     from clearhead.tables.explain_table import make_explainer
 
     explainer, rows = make_explainer(model, path, spec, flags.choice(), targets, settings)
     for row, result in zip(rows, explainer.explain_each(rows), strict=True):
         if isinstance(result, Exception):
-            raise BadInput(f"Row {row.number} of '{path}': {result}")
-        yield result
+            yield BadInput(f"Row {row.number} of '{path}': {result}")
+        else:
+            yield result
+
+
+def select_explained(results: "Sequence[Explanation | BadInput]") -> list[int]:
+    """Return the numbers of the results that are explanations; raise BadInput if there are none."""
+    explained = []
+    for number, result in enumerate(results):
+        if not isinstance(result, BadInput):
+            explained.append(number)
+    if not explained:
+        raise BadInput(f"No row can be explained. {results[0]}")
+    return explained
+
+
+def announce_errors(errors: Sequence[BadInput]) -> None:
+    """Print to stderr how many rows could not be explained, as for tables that are explained as a stream."""
+    if errors:
+        first = str(errors[0])
+        print_wrapped(f"{len(errors):,} rows could not be explained; the first: {first}", stream=sys.stderr)

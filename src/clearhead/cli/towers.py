@@ -109,7 +109,7 @@ def _deliver(joints: "Sequence[JointExplanation]", spec: "MethodSpec", *, out: P
 
     # An image is of one text: the most similar, or the one that was named.
     shown: Any = joints
-    if out is not None and out.suffix in outputs.IMAGE_ENDINGS:
+    if outputs.is_image(out):
         shown = joints[:1]
     render = partial(joint_html.choices, joints) if len(joints) > 1 else partial(joint_html.card, joints[0])
     outputs.deliver(

@@ -160,7 +160,7 @@ class _ClassWords:
         for label, weighted in self._list_words():
             _print_words(label, weighted)
         if self.overlaps:
-            print(class_words.overlap_line(self.overlaps))
+            outputs.print_wrapped(class_words.overlap_line(self.overlaps))
 
 
 def _collect_words(
@@ -177,7 +177,7 @@ def _print_words(label: str, weighted: "Sequence[ClassWord]") -> None:
     from clearhead.views.text_spans import escape_hidden
 
     # Words come from the data and may hold control characters.
-    print(escape_hidden(f"{label}: {_format_words(weighted)}"))
+    outputs.print_wrapped(escape_hidden(f"{label}: {_format_words(weighted)}"))
 
 
 def _format_words(weighted: "Sequence[ClassWord]") -> str:

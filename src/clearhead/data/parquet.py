@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from clearhead.data.table_endings import ARROW_ENDINGS, file_suffix
 from clearhead.errors import BadFile, BadOption, first_line
 
 # Rows that are converted to Python objects together.
@@ -40,6 +41,13 @@ def _check_unpacked(path: Path, size: int, max_bytes: int) -> None:
     # Repeated values are stored once, so that the size that the footer tells may still be far too small.
     if size > max_bytes:
         raise BadFile(f"'{path}' holds more than {max_bytes // 1_000_000} MB of rows, which is not read here.")
+
+
+def iterate_table(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet or Arrow file."""
+    if file_suffix(path) in ARROW_ENDINGS:
+        return iterate_arrow(path)
+    return iterate_parquet(path)
 
 
 def iterate_parquet(path: Path) -> Iterator[dict[str, Any]]:

@@ -32,12 +32,6 @@ UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
 
 
-def file_suffix(path: Path) -> str:
-    """Return the suffix without .gz in lower case: '.tsv' for x.tsv and x.tsv.gz."""
-    name = path.name.casefold().removesuffix(".gz")
-    return Path(name).suffix
-
-
 def read_content(path: Path, limit: int = -1) -> bytes:
     """Return the bytes of a plain or gzipped file, at most `limit` of them."""
     try:

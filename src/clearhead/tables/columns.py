@@ -168,10 +168,14 @@ def _choose_id(table: str, columns: list[str], name: str | None, label: str | No
 
 @dataclass(frozen=True)
 class ClassReader:
-    """Reads classes from cells: labels, indices, or numbers that stand for names."""
+    """Reads classes from cells: labels, indices, or numbers that stand for names.
+
+    `compares_gold` is False where the label of a row cannot be that of what is explained.
+    """
 
     labels: Sequence[str]
     class_names: Mapping[str, Sequence[str]]
+    compares_gold: bool = True
 
     def read(self, row: TableRow, column: str) -> int:
         """Return the index of the class that a cell names; raise BadInput or UnknownName if it names none."""
@@ -199,18 +203,29 @@ class ClassReader:
         value = row.values.get(column)
         if is_empty(value):
             return None, False
+        if not self.compares_gold:
+            return str(value), False
         try:
             return self.labels[self.read(row, column)], True
         except (BadInput, UnknownName):
             return str(value), False
 
 
-def make_class_reader(model: Model, class_names: Mapping[str, Sequence[str]]) -> ClassReader:
+def make_class_reader(model: Model, class_names: Mapping[str, Sequence[str]], focus: Any = None) -> ClassReader:
     """Return what reads the classes of a model; language models have none."""
     # What a language model calls labels are tokens.
     if model.writes:
         return ClassReader((), {})
-    return ClassReader(model.labels, class_names)
+    return ClassReader(model.labels, class_names, compares_gold(model, focus))
+
+
+def compares_gold(model: Model, focus: Any) -> bool:
+    """Return whether the label of a row is that of what is explained.
+
+    Of a model that labels words, boxes or pixels only `focus` says which of them the label of a row is about; a masked
+    word has one right word.
+    """
+    return focus is not None or not model.has_focus or model.names_words
 
 
 def parse_column_name(value: Any) -> str | None:

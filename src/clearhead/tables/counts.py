@@ -57,11 +57,12 @@ def _count_record(record: Record) -> Counts:
 
 @dataclass(frozen=True)
 class TableSummary:
-    """What `explain_table` wrote, and what became of the rows."""
+    """What `explain_table` wrote, and what became of the rows; labels may not be comparable with predictions."""
 
     out: Path
     counts: Counts
     label_column: str | None = None
+    compares_gold: bool = True
 
     def __str__(self) -> str:
         return " ".join(self._describe())
@@ -71,7 +72,12 @@ class TableSummary:
         yield f"{counts.rows:,} rows."
         if counts.gold:
             yield f"{counts.wrong:,} of {counts.gold:,} predictions are wrong by column '{self.label_column}'."
-        if counts.unknown:
+        if counts.unknown and not self.compares_gold:
+            yield (
+                f"Column '{self.label_column}' is not compared with predictions: the model labels words or regions, "
+                "and only --focus says which of them the label of a row is about."
+            )
+        elif counts.unknown:
             yield f"{counts.unknown:,} labels of column '{self.label_column}' are no classes of the model."
         if counts.errors:
             yield f"{counts.errors:,} rows could not be explained (column error); the first is {counts.first_error}"

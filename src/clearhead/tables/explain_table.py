@@ -16,7 +16,7 @@ from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
 from clearhead.progress import ProgressBar, progress
 from clearhead.spec import option_defaults
-from clearhead.tables.columns import ColumnChoice, TableColumns, choose_columns
+from clearhead.tables.columns import ColumnChoice, TableColumns, choose_columns, compares_gold
 from clearhead.tables.counts import Counts, TableSummary, sum_counts
 from clearhead.tables.explainer import RowTargets, TableExplainer
 from clearhead.tables.plan import make_manifest
@@ -202,7 +202,8 @@ def _run(explainer: TableExplainer, table: OpenedTable, output: _Output) -> Tabl
         with progress(table.source.count(), "rows", at_once=True) as bar:
             counts = _complete(run, explainer, shards, output.runner, bar)
         run.join(len(counts), output.path)
-    return TableSummary(output.path, _sum_in_order(counts), explainer.columns.label)
+    is_compared = compares_gold(explainer.model, explainer.settings.get("focus"))
+    return TableSummary(output.path, _sum_in_order(counts), explainer.columns.label, is_compared)
 
 
 def _sum_in_order(counts: Mapping[int, Counts]) -> Counts:

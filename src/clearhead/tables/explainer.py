@@ -122,7 +122,7 @@ class TableExplainer:
 
     @property
     def _classes(self) -> ClassReader:
-        return make_class_reader(self.model, self.columns.class_names)
+        return make_class_reader(self.model, self.columns.class_names, self.settings.get("focus"))
 
     def _row_settings(self, row: TableRow) -> dict[str, Any]:
         """Return what is explained of a row."""

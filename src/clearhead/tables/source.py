@@ -10,15 +10,11 @@ from typing import Any, Protocol
 from clearhead.data import objects, parquet
 from clearhead.data.readers.hugging_face import is_saved_dataset
 from clearhead.data.readers.tables import named_rows
+from clearhead.data.table_endings import ARROW_ENDINGS, DELIMITERS, JSON_ENDINGS, TABLE_ENDINGS, file_suffix
 from clearhead.data.task import BadRow
-from clearhead.data.text_files import Numbered, file_suffix, iterate_lines, json_lines
+from clearhead.data.text_files import Numbered, iterate_lines, json_lines
 from clearhead.errors import BadFile, BadInput
 from clearhead.manifest import fingerprint, hash_files
-
-DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-JSON_ENDINGS = (".jsonl", ".ndjson")
-ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
-TABLE_ENDINGS = (*DELIMITERS, *JSON_ENDINGS, ".parquet", *ARROW_ENDINGS)
 
 
 @dataclass(frozen=True)
@@ -88,12 +84,7 @@ class FileTable:
             return rows
         if self._ending in JSON_ENDINGS:
             return json_lines(self.path)
-        return enumerate(self._iterate_arrow(), 1)
-
-    def _iterate_arrow(self) -> Iterator[dict[str, Any]]:
-        if self._ending == ".parquet":
-            return parquet.iterate_parquet(self.path)
-        return parquet.iterate_arrow(self.path)
+        return enumerate(parquet.iterate_table(self.path), 1)
 
     def count(self) -> int:
         if self._ending == ".parquet":

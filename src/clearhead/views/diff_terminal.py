@@ -51,7 +51,7 @@ def _render_title(title: str) -> Text:
 def render_titled(table: TextTable) -> Iterator[RenderableType]:
     """Yield the title of a table and the table."""
     yield _render_title(table.title)
-    yield _render_table(table)
+    yield render_table(table)
 
 
 def _render_row(row: ExampleDiff) -> Iterator[Text]:
@@ -61,7 +61,8 @@ def _render_row(row: ExampleDiff) -> Iterator[Text]:
     yield write_line(f"  after   {describe_reasons(row.second)}", "dim")
 
 
-def _render_table(table: TextTable) -> Table:
+def render_table(table: TextTable) -> Table:
+    """Return a table whose columns but the first are right-aligned."""
     grid = Table(box=None, pad_edge=False)
     for number, column in enumerate(table.columns):
         grid.add_column(column, justify="right" if number else "left", header_style="dim")

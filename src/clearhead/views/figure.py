@@ -15,9 +15,11 @@ from clearhead.views import joint_image
 from clearhead.views.captions import format_headline
 from clearhead.views.color import LIGHT, Rgb, background_color, format_hex, underline_color
 from clearhead.views.fonts import SCALE, measure_text, replace_missing_glyphs
+from clearhead.views.photo_image import has_models, split_rows
 from clearhead.views.scale import make_scale
 from clearhead.views.static_image import draw, draws_photos, lay_out
 from clearhead.views.text_layout import MARGIN, WIDTH, Box
+from clearhead.views.text_spans import escape_hidden
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,18 +55,21 @@ def make_figure(explanations: Sequence[Any]) -> "Figure":
     return figure
 
 
-def encode_pdf(figure: "Figure") -> bytes:
-    """Encode a figure as PDF."""
+def encode_pdf(*figures: "Figure") -> bytes:
+    """Encode figures as PDF, a page each."""
     matplotlib = import_matplotlib()
     content = BytesIO()
-    with matplotlib.rc_context(PDF_SETTINGS):
-        figure.savefig(content, format="pdf", metadata=PDF_METADATA)
+    pages = matplotlib.backends.backend_pdf.PdfPages(content, metadata=PDF_METADATA)
+    with matplotlib.rc_context(PDF_SETTINGS), pages:
+        for figure in figures:
+            pages.savefig(figure)
     return content.getvalue()
 
 
 def import_matplotlib() -> Any:
     """Import Matplotlib, or raise BadOption with the command that installs it."""
     try:
+        import matplotlib.backends.backend_pdf
         import matplotlib.figure
         import matplotlib.font_manager
         import matplotlib.patches
@@ -109,38 +114,52 @@ def _draw_picture(axes: "Axes", picture: Image.Image, x: float) -> None:
 
 
 def _draw_photos(explanations: Sequence[Explanation]) -> "Figure":
-    """Draw the photo, and beside it each map over it, with captions above."""
-    panels = list(_list_panels(explanations))
-    images = [image for image, _ in panels]
-    width, height = _measure_row(images)
+    """Draw the photo, and beside it each map over it, with captions above; several models have a row per method."""
+    rows = [list(_list_panels(row)) for row in split_rows(explanations)]
+    sizes = list(map(_measure_row, rows))
+    width, height = max(width for width, _ in sizes), sum(height for _, height in sizes)
     figure, axes = _make_canvas(width, height)
-    x = GAP
-    for image, captions in panels:
-        _draw_photo(axes, x, image)
-        _draw_captions(axes, x, captions)
-        x += image.width + GAP
+    y = 0
+    for row, (_, row_height) in zip(rows, sizes, strict=True):
+        _draw_row(axes, y, row)
+        y += row_height
     # Images set limits of their own.
     _set_limits(axes, width, height)
     return figure
+
+
+def _draw_row(axes: "Axes", y: int, panels: Sequence[Panel]) -> None:
+    x = GAP
+    for image, captions in panels:
+        _draw_photo(axes, (x, y), image)
+        _draw_captions(axes, (x, y), captions)
+        x += image.width + GAP
 
 
 def _list_panels(explanations: Sequence[Explanation]) -> Iterator[Panel]:
     photo = explanations[0].image
     if photo is not None:
         yield photo, ("photo",)
+    name_models = has_models(explanations)
     for explanation in explanations:
-        yield draw([explanation]), _write_captions(explanation)
+        captions = _write_captions(explanation)
+        if name_models:
+            # In the place of what the colours mean, which the lines below a photo say.
+            captions = (captions[0], escape_hidden(explanation.model))
+        yield draw([explanation]), captions
 
 
-def _measure_row(images: Sequence[Image.Image]) -> tuple[int, int]:
+def _measure_row(panels: Sequence[Panel]) -> tuple[int, int]:
     """Return the width and height of images beside each other, with captions above."""
+    images = [image for image, _ in panels]
     width = sum(image.width + GAP for image in images) + GAP
     return width, max(image.height for image in images) + HEAD + GAP
 
 
-def _draw_photo(axes: "Axes", x: float, image: Image.Image) -> None:
+def _draw_photo(axes: "Axes", corner: tuple[int, int], image: Image.Image) -> None:
+    x, y = corner
     # The origin is at the top, so that the lower edge comes first.
-    axes.imshow(image, extent=(x, x + image.width, HEAD + image.height, HEAD), aspect="auto")
+    axes.imshow(image, extent=(x, x + image.width, y + HEAD + image.height, y + HEAD), aspect="auto")
 
 
 def _set_limits(axes: "Axes", width: float, height: float) -> None:
@@ -153,10 +172,11 @@ def _write_captions(explanation: Explanation) -> tuple[str, ...]:
     return format_headline(explanation), scale.caption
 
 
-def _draw_captions(axes: "Axes", x: float, captions: Sequence[str]) -> None:
+def _draw_captions(axes: "Axes", corner: tuple[int, int], captions: Sequence[str]) -> None:
+    x, y = corner
     for line, caption in enumerate(captions):
         width = measure_text(caption, CAPTION_SIZE)
-        _draw_text(axes, Box(caption, x, GAP + line * CAPTION_SIZE * 1.5, width, CAPTION_SIZE))
+        _draw_text(axes, Box(caption, x, y + GAP + line * CAPTION_SIZE * 1.5, width, CAPTION_SIZE))
 
 
 def _draw_box(axes: "Axes", box: Box) -> None:

@@ -117,6 +117,14 @@ def summarise_rows(rows: Sequence[Mapping[str, Explanation]]) -> list[str]:
     return _render_summary(summarise_methods(rows))
 
 
+def list_errors(errors: Sequence[Exception]) -> list[str]:
+    """Render why some inputs have no explanation, as a list of at most one body."""
+    if not errors:
+        return []
+    lines = "".join(f"<li>{html_parts.escape(str(error))}</li>" for error in errors)
+    return [html_parts.card(f"<h2>{len(errors):,} rows could not be explained</h2><ul>{lines}</ul>")]
+
+
 def _render_summary(summary: str) -> list[str]:
     lines = filter(None, summary.splitlines())
     return [f'<p class="ch-check">{html_parts.escape(line)}</p>' for line in lines]

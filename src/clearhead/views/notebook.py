@@ -90,7 +90,7 @@ def _render_fragments(explanations: Sequence[Explanation]) -> Iterable[str]:
 
 def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
     """Render several methods on one input, or on each of many, at most a hundred."""
-    rows = _group_by_input(explanations)
+    rows = group_by_input(explanations)
     summary = _render_summary(summarise_methods(rows))
     shown = rows[:MAX_SHOWN]
     if any(_need_style(row.values()) for row in shown):
@@ -108,7 +108,7 @@ def _needs_style(explanation: Explanation | JointExplanation) -> bool:
     return is_image(explanation)
 
 
-def _group_by_input(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
+def group_by_input(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
     """Return the explanations of each input by method."""
     columns = map(_as_list, explanations.values())
     return [dict(zip(explanations, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -10,8 +10,9 @@ from rich.text import Text
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
 from clearhead.joint_explanation import JointExplanation
-from clearhead.views import answer_terminal, joint_terminal
+from clearhead.views import answer_terminal, joint_terminal, model_grid
 from clearhead.views.captions import format_word
+from clearhead.views.diff_terminal import render_table
 from clearhead.views.heads import Head, HeadGrid
 from clearhead.views.notes import format_notes
 from clearhead.views.scale import Scale, make_scale
@@ -124,6 +125,35 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
         renderables += render_check(explanation)[1:]
         renderables.append(Text())
     return Group(*renderables)
+
+
+def models(row: Mapping[str, Mapping[str, Explanation]], *, level: str | None = None) -> RenderableType:
+    """Return one input as several models explain it below each other, for each method, and how far they agree."""
+    renderables: list[RenderableType] = []
+    for method, by_model in row.items():
+        renderables += [Text(method, style="bold"), Text()]
+        for explanation in by_model.values():
+            renderables += _render_model(explanation, level)
+        renderables += _render_agreement(by_model)
+    return Group(*renderables)
+
+
+def _render_model(explanation: Explanation, level: str | None) -> list[RenderableType]:
+    compared = _render_compared(explanation, level)
+    # Both have a heading with the model's name.
+    if isinstance(explanation, JointExplanation):
+        return [*compared, Text()]
+    return [render_heading(explanation, method=False), *compared, *render_check(explanation)[1:], Text()]
+
+
+def _render_agreement(by_model: Mapping[str, Explanation]) -> Iterator[RenderableType]:
+    words = model_grid.tabulate_words(by_model)
+    if words.rows:
+        yield render_table(words)
+        yield Text()
+    for sentence in model_grid.describe_pairs(by_model):
+        yield Text(sentence)
+        yield Text()
 
 
 def _render_compared(explanation: Explanation | JointExplanation, level: str | None) -> Sequence[RenderableType]:

@@ -149,6 +149,8 @@ def _list_errors(explanation: Explanation) -> Iterator[str]:
     agreement = diagnostics.get("agreement")
     if isinstance(agreement, float | int):
         yield f"agreement with other methods {agreement:.2f}"
+    for model, correlation in diagnostics.get("model_agreement", {}).items():
+        yield f"rank correlation with {escape_hidden(model)} {correlation:.2f}".replace(" -", " −")
 
 
 def _read_errors(diagnostics: Mapping[str, Any]) -> dict[str, float]:

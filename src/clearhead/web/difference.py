@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.drift.compare_explanations import InputDiff, compare_explanations, name_prediction
+from clearhead.drift.side_by_side import list_classes
 from clearhead.errors import BadInput
 from clearhead.model.model import Model
 from clearhead.web.cache import Answer
@@ -18,7 +19,6 @@ NOTE = (
     "One input does not tell a change from noise: clearhead diff compares two models on a data set, with the noise of "
     "rounding."
 )
-MAX_CLASSES = 5
 
 difference_router = APIRouter(prefix="/api")
 
@@ -82,19 +82,13 @@ def _require_same_classes(service: ExplainService, body: DifferenceRequest) -> N
     # Whatever language models write can be compared.
     if _have_other_classes(first, second):
         raise BadInput(
-            f"These models answer different questions: the classes of {first.name} are {_list_classes(first)}, those "
-            f"of {second.name} {_list_classes(second)}."
+            f"These models answer different questions: the classes of {first.name} are {list_classes(first)}, those "
+            f"of {second.name} {list_classes(second)}."
         )
 
 
 def _have_other_classes(first: Model, second: Model) -> bool:
     return not first.writes and set(first.labels) != set(second.labels)
-
-
-def _list_classes(model: Model) -> str:
-    # Models may have a thousand classes.
-    names = ", ".join(model.labels[:MAX_CLASSES])
-    return names if len(model.labels) <= MAX_CLASSES else f"{names} …"
 
 
 def _describe(diff: InputDiff, answers: list[Answer]) -> DifferenceResponse:

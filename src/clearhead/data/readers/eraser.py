@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.data.columns import parse_label
+from clearhead.data.table_endings import file_suffix
 from clearhead.data.task import BadRow, Example, Spans, Task, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_first_line
+from clearhead.data.text_files import Row, is_text, json_lines, read_first_line
 from clearhead.errors import BadInput
 
 SPANS_COLUMN = "rationale_char_spans"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from clearhead.data.evidence import locate_evidence
 from clearhead.data.readers.tables import named_rows
+from clearhead.data.table_endings import file_suffix
 from clearhead.data.task import BadRow, Example, Task, Writing, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, read_first_line, require_text
+from clearhead.data.text_files import Row, read_first_line, require_text
 
 PROMPT_COLUMN = "one_prefix_prefix"
 ANSWER_COLUMN = "one_prefix_word_good"

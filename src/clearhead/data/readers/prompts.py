@@ -7,8 +7,9 @@ from typing import Any
 
 from clearhead.data.columns import find_id, rename_repeated
 from clearhead.data.evidence import locate_evidence
+from clearhead.data.table_endings import file_suffix
 from clearhead.data.task import BadRow, Example, Task, Writing, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_first_line, require_text
+from clearhead.data.text_files import Row, is_text, json_lines, read_first_line, require_text
 from clearhead.errors import BadInput
 
 PROMPT_COLUMN = "prompt"

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from clearhead.data.table_endings import file_suffix
 from clearhead.data.task import Example, Spans, Task, build_task, reader, skip_invalid
-from clearhead.data.text_files import file_suffix, is_text, read_content
+from clearhead.data.text_files import is_text, read_content
 from clearhead.errors import BadFile, BadInput
 
 

@@ -14,8 +14,9 @@ from clearhead.data.columns import (
     build_table_task,
 )
 from clearhead.data.parquet import read_parquet
+from clearhead.data.table_endings import file_suffix
 from clearhead.data.task import BadRow, Task, reader
-from clearhead.data.text_files import Numbered, Row, file_suffix, json_lines, read_lines, read_separated
+from clearhead.data.text_files import Numbered, Row, json_lines, read_lines, read_separated
 from clearhead.environment import csv_delimiter
 from clearhead.errors import Argument, BadFile, BadInput
 
