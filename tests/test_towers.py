@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.pictures import photo
-from helpers.two_towers import TEXTS, WITH_PATCHES, tower_model
+from helpers.two_towers import GRIDS, TEXTS, WITH_PATCHES, tower_model
 
 import clearhead
 from clearhead.data.task import Example, Task
@@ -22,13 +22,13 @@ METHODS += ("integrated-gradients", "occlusion", "lime", "shapley-sampling", "at
 
 def own_logits(model, image, texts):
     """Return what the stock model itself says of a picture and texts."""
-    pixels = model.processor.image_processor(images=image, return_tensors="pt")["pixel_values"]
+    pixels = model.processor.image_processor(images=image, return_tensors="pt")
     length = model.network.padded_length
     padding = {"padding": "max_length", "max_length": length} if length else {"padding": True}
     words = model.processor.tokenizer(list(texts), return_tensors="pt", **padding)
     mask = torch.ones_like(words["input_ids"]) if length else words["attention_mask"]
     with torch.no_grad():
-        output = model.network.network(pixel_values=pixels.double(), input_ids=words["input_ids"], attention_mask=mask)
+        output = model.network.network(**pixels.to(torch.float64), input_ids=words["input_ids"], attention_mask=mask)
     return output.logits_per_image[0]
 
 
@@ -53,7 +53,7 @@ def test_scores_are_those_of_the_model(family):
 def test_patches_and_words_are_explained_at_once(family, method):
     joint = clearhead.explain(tower_model(family), (photo(), TEXTS[1]), method, check=False)
     assert isinstance(joint, JointExplanation)
-    assert joint.image.grid == (4, 4) and joint.text.text == TEXTS[1]
+    assert joint.image.grid == GRIDS[family] and joint.text.text == TEXTS[1]
     for explanation in joint.explanations:
         assert np.isfinite(explanation.relevance).all()
         assert np.abs(explanation.relevance).sum() > 0
@@ -135,7 +135,7 @@ class _CaughtEmbeddings:
         self.handle.remove()
 
 
-@pytest.mark.parametrize("family", ["clip", "siglip"])
+@pytest.mark.parametrize("family", ["clip", "siglip", "siglip2"])
 @pytest.mark.parametrize("method", ["balanced-cat", "trans-att", "occlusion"])
 def test_batched_pairs_equal_single_ones(family, method):
     model = tower_model(family)

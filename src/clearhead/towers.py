@@ -20,7 +20,7 @@ from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.inputs import open_image
 from clearhead.model.model import Model
-from clearhead.model.similarity import embed_side, encode_side, make_tower, require_texts
+from clearhead.model.similarity import embed_side, encode_one, encode_side, make_tower, require_texts
 from clearhead.model.target import Target, TargetLike, explained_score, list_targets, resolve_target
 from clearhead.model.two_towers import FIRST, SECOND, score_embeddings
 
@@ -204,11 +204,12 @@ def _explain_firsts(
     for texts, indices in _group_by_texts(scored).items():
         tower = make_tower(model, FIRST, embed_side(model, SECOND, texts, overflow), texts)
         sources = [scored[index].pair.first for index in indices]
-        batch = encode_side(model, FIRST, sources, overflow)
-        targets = [scored[index].target for index in indices]
-        comparison = compare_side(tower, batch, specs, targets)
-        for row, index in enumerate(indices):
-            explained[index] = [comparison[spec.text][row] for spec in specs]
+        for batch in encode_side(model, FIRST, sources, overflow):
+            chosen = [indices[row] for row in batch.indices]
+            targets = [scored[index].target for index in chosen]
+            comparison = compare_side(tower, batch.inputs, specs, targets)
+            for row, index in enumerate(chosen):
+                explained[index] = [comparison[spec.text][row] for spec in specs]
     return [explained[index] for index in range(len(scored))]
 
 
@@ -227,7 +228,7 @@ def _explain_texts(
     for index, sign in scored.explained:
         # With the sign in the head, methods that clip negative gradients see those of the contrast.
         tower = make_tower(model, SECOND, scored.embedding_D[None], ["similarity"], sign)
-        batch = encode_side(model, SECOND, [scored.pair.texts[index]], overflow)
+        batch = encode_one(model, SECOND, scored.pair.texts[index], overflow)
         comparison = compare_side(tower, batch, specs, 0)
         explained.append([comparison[spec.text][0] for spec in specs])
     return explained

@@ -15,16 +15,20 @@ VISION = {name: value for name, value in IMAGE.items() if name != "num_labels"}
 WORDS = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
 WORDS |= {"vocab_size": 60, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 EFFICIENT = {"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 24}
+PACKED = {**{name: value for name, value in VISION.items() if name != "image_size"}, "num_patches": 16}
 SIGLIP_WORDS = {**WORDS, "hidden_size": 32, "projection_size": 32, "max_position_embeddings": 12}
 FAMILIES = {
     "clip": (hf.CLIPConfig, WORDS, VISION, 16, hf.CLIPModel),
     "siglip": (hf.SiglipConfig, SIGLIP_WORDS, VISION, 16, hf.SiglipModel),
     "chinese-clip": (hf.ChineseCLIPConfig, WORDS, VISION, 16, hf.ChineseCLIPModel),
+    "siglip2": (hf.Siglip2Config, SIGLIP_WORDS, PACKED, 16, hf.Siglip2Model),
     "align": (hf.AlignConfig, WORDS, EFFICIENT, 32, hf.AlignModel),
     "altclip": (hf.AltCLIPConfig, {**WORDS, "project_dim": 16}, VISION, 16, hf.AltCLIPModel),
 }
 """Config class, sizes of the text and of the picture tower, width of the embeddings, and network class."""
 WITH_PATCHES = [family for family in FAMILIES if family != "align"]
+GRIDS = dict.fromkeys(WITH_PATCHES, (4, 4)) | {"siglip2": (3, 5)}
+"""Rows and columns of patches of a photo of 60 × 40 pixels."""
 TEXTS = ("a fine film", "a joyless film", "not bad")
 
 
@@ -34,13 +38,16 @@ def tower_network(family: str = "clip"):
     return randomised(network_class(config).double().eval())
 
 
-def tower_processor():
-    return SimpleNamespace(tokenizer=word_piece_tokenizer(), image_processor=image_processor())
+def tower_processor(family: str = "clip"):
+    images = image_processor()
+    if family == "siglip2":
+        images = hf.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16)
+    return SimpleNamespace(tokenizer=word_piece_tokenizer(), image_processor=images)
 
 
 @cache
 def tower_model(family: str = "clip"):
-    return clearhead.load(tower_network(family), tower_processor())
+    return clearhead.load(tower_network(family), tower_processor(family))
 
 
 def encoder_network(*, has_biases: bool = True):
@@ -57,10 +64,10 @@ def sentence_model(*, has_biases: bool = True, **options: str):
     return clearhead.similarity(encoder_network(has_biases=has_biases), word_piece_tokenizer(), **options)
 
 
-def save_tower_folder(folder: Path) -> Path:
-    """Save a tiny CLIP with its tokenizer and image processor."""
-    tower_network("clip").float().save_pretrained(folder)
-    processor = tower_processor()
+def save_tower_folder(folder: Path, family: str = "clip") -> Path:
+    """Save a tiny two-tower model with its tokenizer and image processor."""
+    tower_network(family).float().save_pretrained(folder)
+    processor = tower_processor(family)
     processor.tokenizer.save_pretrained(folder)
     processor.image_processor.save_pretrained(folder)
     return folder

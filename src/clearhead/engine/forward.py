@@ -354,6 +354,7 @@ def run_forward(
     # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
     if not logits.requires_grad or tape.leaf is None:
         raise not_differentiable(model.name)
+    _add_grid(model, tape, tensors)
     if model.is_encoder_decoder:
         return PairForwardPass(model.name, tape, logits)
     if model.reads_jointly and model.network.has_two_stacks:
@@ -361,6 +362,13 @@ def run_forward(
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
     return FullForwardPass(model.name, tape, logits)
+
+
+def _add_grid(model: Model, tape: Tape, tensors: Mapping[str, Tensor]) -> None:
+    """Note rows and columns of patches that a network cuts otherwise than by a convolution."""
+    find_grid = getattr(model.network, "find_grid", None)
+    if tape.patches is None and find_grid is not None and "pixel_values" in tensors:
+        tape.patches = find_grid(tensors["pixel_values"])
 
 
 def _make_joined_pass(model: Model, tape: Tape, logits: Tensor) -> PairForwardPass:

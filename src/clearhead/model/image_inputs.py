@@ -11,6 +11,7 @@ from clearhead.errors import BadInput
 from clearhead.model import images
 from clearhead.model.batches import Box, Encoded, Item
 from clearhead.model.model import Model
+from clearhead.model.packed_patches import read_picture
 
 
 def encode_image(model: Model, source: Any) -> Encoded:
@@ -22,8 +23,7 @@ def encode_image(model: Model, source: Any) -> Encoded:
 
 def _process(processor: Any, image: Image.Image) -> Tensor:
     # Processors return a batch, here of one image.
-    pixels: Tensor = processor(images=image, return_tensors="pt")["pixel_values"][0]
-    return pixels
+    return read_picture(processor(images=image, return_tensors="pt"))
 
 
 def _make_item(processor: Any, image: Image.Image, pixels: Tensor) -> Item:

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.model.packed_patches import SPATIAL_SHAPES, cut_patches
 
 FIRST, SECOND = 0, 1
 POOLINGS = ("mean", "cls")
 SCORES = ("cosine", "dot")
 # Families that read the last position of a text, so that texts have to be padded to one length.
-FIXED_LENGTH = ("siglip",)
+FIXED_LENGTH = ("siglip", "siglip2")
 # Families whose logits are those of independent yes-or-no questions.
-SIGMOID = ("siglip",)
+SIGMOID = ("siglip", "siglip2")
 
 
 class UnitNorm(nn.Module):
@@ -70,6 +71,10 @@ class DualEncoder(nn.Module):
         """Return what is added to the product of two embeddings."""
         return 0.0
 
+    def find_grid(self, pixels: Tensor) -> tuple[int, int] | None:
+        """Return rows and columns of patches, unless they are cut by a convolution, whose output tells them."""
+        return None
+
     def make_head(self, others_CD: Tensor) -> tuple[Tensor, Tensor]:
         """Return weights and biases of the linear layer that scores an embedding against others."""
         return others_CD * self.read_scale(), others_CD.new_full((len(others_CD),), self.read_bias())
@@ -109,6 +114,28 @@ class ImageTextEncoder(DualEncoder):
 
     def word_table(self, side: int) -> Any:
         return self.network.text_model.get_input_embeddings() if side else None
+
+
+class PackedImageTextEncoder(ImageTextEncoder):
+    """SigLIP 2 for pictures of any shape, which are cut into patches here: so their pixels are explained as well."""
+
+    def embed(self, side: int, tensors: Mapping[str, Tensor]) -> Tensor:
+        if side == SECOND:
+            return super().embed(side, tensors)
+        pixels = tensors["pixel_values"]
+        shapes_B2 = torch.tensor([self.find_grid(pixels)] * len(pixels), device=pixels.device)
+        # Without a mask, since pictures of one batch have one shape and no padding.
+        packed = {"pixel_values": cut_patches(pixels, self.patch_size), SPATIAL_SHAPES: shapes_B2}
+        return super().embed(side, packed)
+
+    @property
+    def patch_size(self) -> int:
+        size: int = self.config.vision_config.patch_size
+        return size
+
+    def find_grid(self, pixels: Tensor) -> tuple[int, int]:
+        height, width = pixels.shape[-2:]
+        return height // self.patch_size, width // self.patch_size
 
 
 class TextPairEncoder(DualEncoder):
@@ -162,6 +189,9 @@ class Tower(nn.Module):
     def get_input_embeddings(self) -> Any:
         return self.encoder.word_table(self.side)
 
+    def find_grid(self, pixels: Tensor) -> tuple[int, int] | None:
+        return self.encoder.find_grid(pixels)
+
     def forward(self, **tensors: Tensor) -> Tensor:
         return self._compare(self.encoder.embed(self.side, tensors))
 
@@ -207,16 +237,9 @@ def wrap_dual_encoder(network: Any) -> Any:
     """Return a two-tower network with its towers apart, or the network itself if it is none."""
     if not is_dual_encoder(network):
         return network
-    _refuse_packed_patches(network)
-    return ImageTextEncoder(network)
-
-
-def _refuse_packed_patches(network: Any) -> None:
     if network.config.model_type == "siglip2":
-        raise UnsupportedModel(
-            "Siglip2Model reads pictures of any shape in packed patches, which is not covered: load a SigLIP 2 "
-            "checkpoint of fixed size, whose class is SiglipModel."
-        )
+        return PackedImageTextEncoder(network)
+    return ImageTextEncoder(network)
 
 
 def make_text_pair_encoder(network: Any, pooling: str, score: str) -> TextPairEncoder:
