@@ -5,8 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from helpers.pictures import photo
-from helpers.two_towers import GRIDS, TEXTS, WITH_PATCHES, tower_model
+from helpers.two_towers import GRIDS, TEXTS, WITH_PATCHES, save_tower_folder, tower_model
 
 import clearhead
 from clearhead.data.task import Example, Task
@@ -28,8 +29,19 @@ def own_logits(model, image, texts):
     words = model.processor.tokenizer(list(texts), return_tensors="pt", **padding)
     mask = torch.ones_like(words["input_ids"]) if length else words["attention_mask"]
     with torch.no_grad():
-        output = model.network.network(**pixels.to(torch.float64), input_ids=words["input_ids"], attention_mask=mask)
-    return output.logits_per_image[0]
+        return stock_logits(model, pixels.to(torch.float64), words["input_ids"], mask)
+
+
+def stock_logits(model, pixels, ids, mask):
+    network = model.network.network
+    if model.config.model_type != "flava":
+        return network(**pixels, input_ids=ids, attention_mask=mask).logits_per_image[0]
+    # The similarity is computed with the heads of the pretraining, which has a picture for each text.
+    heads = hf.FlavaForPreTraining(network.config).double().eval()
+    heads.flava = network
+    images = pixels["pixel_values"].expand(len(ids), -1, -1, -1)
+    output = heads(input_ids=ids, attention_mask=mask, pixel_values=images, return_loss=False)
+    return output.contrastive_logits_per_image[0]
 
 
 def total(joint):
@@ -135,7 +147,7 @@ class _CaughtEmbeddings:
         self.handle.remove()
 
 
-@pytest.mark.parametrize("family", ["clip", "siglip", "siglip2"])
+@pytest.mark.parametrize("family", ["clip", "siglip", "siglip2", "flava"])
 @pytest.mark.parametrize("method", ["balanced-cat", "trans-att", "occlusion"])
 def test_batched_pairs_equal_single_ones(family, method):
     model = tower_model(family)
@@ -169,8 +181,9 @@ def test_probabilities_are_softmax_or_sigmoid():
     assert siglip.probability == pytest.approx(float(torch.tensor(siglip.score).sigmoid()), rel=1e-6)
 
 
-def test_the_model_is_left_as_it_was():
-    model = tower_model("clip")
+@pytest.mark.parametrize("family", ["clip", "flava"])
+def test_the_model_is_left_as_it_was(family):
+    model = tower_model(family)
     versions = weight_versions(model)
     before = own_logits(model, photo(), TEXTS)
     clearhead.explain(model, (photo(), TEXTS), "trans-att")
@@ -202,6 +215,13 @@ def test_fixed_texts_make_a_classifier():
         clearhead.zero_shot(model, "a cat")
     with pytest.raises(UnsupportedModel, match="does not compare"):
         clearhead.zero_shot(clearhead.load(), TEXTS)
+
+
+def test_a_folder_of_flava_is_loaded(tmp_path):
+    model = clearhead.load(save_tower_folder(tmp_path, "flava"))
+    joint = clearhead.explain(model, (photo(), TEXTS), "gae", check=False)
+    expected = clearhead.explain(tower_model("flava"), (photo(), TEXTS), "gae", check=False)
+    assert joint.score == pytest.approx(expected.score, rel=1e-5)
 
 
 def test_a_text_longer_than_its_tower_takes_is_refused_or_cut():

@@ -16,16 +16,21 @@ WORDS = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 WORDS |= {"vocab_size": 60, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 EFFICIENT = {"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 24}
 PACKED = {**{name: value for name, value in VISION.items() if name != "image_size"}, "num_patches": 16}
+FLAVA_WORDS = {**WORDS, "hidden_size": 32}
 SIGLIP_WORDS = {**WORDS, "hidden_size": 32, "projection_size": 32, "max_position_embeddings": 12}
 FAMILIES = {
     "clip": (hf.CLIPConfig, WORDS, VISION, 16, hf.CLIPModel),
     "siglip": (hf.SiglipConfig, SIGLIP_WORDS, VISION, 16, hf.SiglipModel),
     "chinese-clip": (hf.ChineseCLIPConfig, WORDS, VISION, 16, hf.ChineseCLIPModel),
     "siglip2": (hf.Siglip2Config, SIGLIP_WORDS, PACKED, 16, hf.Siglip2Model),
+    "flava": (hf.FlavaConfig, FLAVA_WORDS, VISION, 16, hf.FlavaModel),
     "align": (hf.AlignConfig, WORDS, EFFICIENT, 32, hf.AlignModel),
     "altclip": (hf.AltCLIPConfig, {**WORDS, "project_dim": 16}, VISION, 16, hf.AltCLIPModel),
 }
 """Config class, sizes of the text and of the picture tower, width of the embeddings, and network class."""
+VISION_CONFIGS = {"flava": "image_config"}
+OTHERS = {"flava": {"multimodal_config": dict(VISION), "hidden_size": 32, "init_codebook": False}}
+"""Settings of a family besides those of its towers."""
 WITH_PATCHES = [family for family in FAMILIES if family != "align"]
 GRIDS = dict.fromkeys(WITH_PATCHES, (4, 4)) | {"siglip2": (3, 5)}
 """Rows and columns of patches of a photo of 60 × 40 pixels."""
@@ -34,7 +39,8 @@ TEXTS = ("a fine film", "a joyless film", "not bad")
 
 def tower_network(family: str = "clip"):
     config_class, words, vision, width, network_class = FAMILIES[family]
-    config = config_class(text_config=dict(words), vision_config=dict(vision), projection_dim=width)
+    towers = {"text_config": dict(words), VISION_CONFIGS.get(family, "vision_config"): dict(vision)}
+    config = config_class(**towers, **OTHERS.get(family, {}), projection_dim=width)
     return randomised(network_class(config).double().eval())
 
 

@@ -34,7 +34,7 @@ def validate_model(model: Model) -> None:
     """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
     # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
-    if not model.reads_jointly:
+    if not (model.reads_jointly or model.reads_pairs):
         _refuse_mixed_stacks(model.config, architecture)
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise _refuse_pictures(model.config) or unsupported_head(architecture)

@@ -96,8 +96,13 @@ class ImageTextEncoder(DualEncoder):
         features = self.network.get_text_features if side else self.network.get_image_features
         # Whatever the config says: a tuple would not tell its pooled output from the hidden states.
         output = features(**tensors, return_dict=True)
-        embeddings_BD: Tensor = self.unit_norm(output.pooler_output)
+        embeddings_BD: Tensor = self.unit_norm(self.pool(output))
         return embeddings_BD
+
+    def pool(self, output: Any) -> Tensor:
+        """Return the embedding among what a tower returns (B,D)."""
+        pooled_BD: Tensor = output.pooler_output
+        return pooled_BD
 
     def read_scale(self) -> float:
         # ALIGN divides by a temperature; the others keep the logarithm of a factor.
@@ -114,6 +119,18 @@ class ImageTextEncoder(DualEncoder):
 
     def word_table(self, side: int) -> Any:
         return self.network.text_model.get_input_embeddings() if side else None
+
+
+class FlavaEncoder(ImageTextEncoder):
+    """FLAVA's towers, compared as its contrastive loss does it: by the class tokens."""
+
+    def pool(self, output: Any) -> Tensor:
+        # The network projects every token.
+        class_token_BD: Tensor = output.pooler_output[:, 0]
+        return class_token_BD
+
+    def side_config(self, side: int) -> Any:
+        return self.config.text_config if side else self.config.image_config
 
 
 class PackedImageTextEncoder(ImageTextEncoder):
@@ -216,6 +233,10 @@ def _choose_problem(classes: int, *, has_sigmoid: bool) -> str:
     return "regression" if classes == 1 else "single_label_classification"
 
 
+FAMILIES: dict[str, type[ImageTextEncoder]] = {"flava": FlavaEncoder, "siglip2": PackedImageTextEncoder}
+"""Two-tower models by type that differ from CLIP."""
+
+
 def is_dual_encoder(network: Any) -> bool:
     """Return whether a stock network embeds pictures and texts and compares them by a scaled product."""
     # BLIP writes to its word embeddings in place, and its heads cross both inputs.
@@ -229,17 +250,20 @@ def dual_encoder_architectures() -> set[str]:
     """Return the two-tower models of Transformers by class name."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES
 
-    # Any two encoders joined; it is in no list of Transformers.
-    return {"VisionTextDualEncoderModel", *MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES.values()}
+    # Any two encoders joined, and FLAVA without its heads; they are in no list of Transformers.
+    return {
+        "VisionTextDualEncoderModel",
+        "FlavaModel",
+        *MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES.values(),
+    }
 
 
 def wrap_dual_encoder(network: Any) -> Any:
     """Return a two-tower network with its towers apart, or the network itself if it is none."""
     if not is_dual_encoder(network):
         return network
-    if network.config.model_type == "siglip2":
-        return PackedImageTextEncoder(network)
-    return ImageTextEncoder(network)
+    encoder = FAMILIES.get(network.config.model_type, ImageTextEncoder)
+    return encoder(network)
 
 
 def make_text_pair_encoder(network: Any, pooling: str, score: str) -> TextPairEncoder:
