@@ -13,7 +13,7 @@ import clearhead
 from clearhead.errors import BadInput, TooLong
 
 TEXT = "a fine film"
-FAMILIES = ("vilt", "visual-bert", "lxmert", "blip")
+FAMILIES = ("vilt", "visual-bert", "lxmert", "flava", "blip")
 METHODS = ("gradient-x-input", "attn-lrp", "balanced-cat", "trans-att", "gae", "rollout", "occlusion")
 
 
@@ -35,7 +35,8 @@ def select_row(tensors, row, words):
 
 def own_logits(network, tensors):
     # Logits are called otherwise in each of these families.
-    return network(**tensors)[0]
+    output = network(**tensors)
+    return output.itm_logits if hasattr(output, "itm_logits") else output[0]
 
 
 def pair(family):
@@ -73,6 +74,8 @@ def embedding_modules(network):
         return [network.visual_bert.embeddings]
     if hasattr(network, "lxmert"):
         return [network.lxmert.encoder.visn_fc, network.lxmert.embeddings]
+    if hasattr(network, "flava"):
+        return [network.flava.image_model.embeddings, network.flava.text_model.embeddings]
     return [network.vision_model.embeddings, network.text_encoder.embeddings]
 
 
@@ -87,6 +90,9 @@ def embedding_products(network, tensors):
     for handle in handles:
         handle.remove()
     embeddings = [kept[module] for module in embedding_modules(network)]
+    if hasattr(network, "flava"):
+        # The token that FLAVA's third stack adds is the first of the sequence.
+        embeddings.insert(0, network.flava.multimodal_model.cls_token)
     gradients = torch.autograd.grad(logit, embeddings)
     products = [(pair[0] * pair[1]).sum(-1)[0] for pair in zip(embeddings, gradients, strict=True)]
     return torch.cat(products).detach().numpy()
@@ -103,12 +109,12 @@ def test_gradients_are_those_of_autograd(family):
     np.testing.assert_allclose(np.sort(all_relevance(joint)), np.sort(expected), atol=1e-12)
 
 
-def weigh_maps(network, tensors):
-    """Return E_h (∇A ⊙ A)⁺ of all attention maps of LXMERT in the order of computation."""
+def weigh_maps(network, tensors, attention_class="LxmertAttention"):
+    """Return E_h (∇A ⊙ A)⁺ of all attention maps in the order of computation."""
     maps = []
     handles = []
     for module in network.modules():
-        if type(module).__name__ == "LxmertAttention":
+        if type(module).__name__ == attention_class:
             # In evaluation mode dropout returns the map as it is.
             handles.append(module.dropout.register_forward_hook(lambda module, args, out: maps.append(out)))
     logit = own_logits(network, tensors)[0, 0]
@@ -154,7 +160,22 @@ def test_gae_of_co_attention_follows_the_published_rules():
     np.testing.assert_allclose(joint.text.relevance, words, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", ["visual-bert-reasoning", "lxmert"])
+def test_gae_of_a_third_stack_goes_on_from_both():
+    tensors = select_row(joined_tensors("flava"), 1, 7)
+    maps = weigh_maps(joined_network("flava"), tensors, "FlavaSelfAttention")
+    # FLAVA runs both stacks twice, and its matching head reads the second run: three, two and three blocks.
+    related = torch.eye(25).double()
+    for attention in maps[5:8]:
+        related[1:18] += attention @ related[1:18]
+    for attention in maps[8:10]:
+        related[18:] += attention @ related[18:]
+    for attention in maps[10:]:
+        related += attention @ related
+    (joint,) = explain("flava", tensors, "gae")
+    np.testing.assert_allclose(all_relevance(joint)[1:], related[0, 1:], atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["visual-bert-reasoning", "lxmert", "flava"])
 def test_without_biases_relevance_is_complete_in_every_layer(family):
     network = joined_network(family)
     for name, parameter in network.named_parameters():

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearhead.model.adapters import Adapter, count_adapter_classes, is_adapter, put_on, read_adapter
-from clearhead.model.joined_networks import WRAPPERS
+from clearhead.model.joined_families import WRAPPERS
 from clearhead.model.language import encoder_decoder_architectures, picture_architectures
 from clearhead.model.load_errors import load_error, refuse_missing_weights, translate_load_errors
 from clearhead.model.model import Model

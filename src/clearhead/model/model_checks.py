@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.errors import UnsupportedModel
-from clearhead.model.joined_networks import WRAPPERS
+from clearhead.model.joined_families import WRAPPERS
 from clearhead.model.model import Model
 from clearhead.model.picture_layout import LAYOUTS, REASONS
 from clearhead.model.tower_processor import as_tower_processor
@@ -23,7 +23,7 @@ MIXED_STACKS = {
     "visual_bert": _OTHER_HEAD,
     "lxmert": _OTHER_HEAD,
     "blip": _OTHER_HEAD,
-    "flava": "it has no head that classifies a picture with a text",
+    "flava": "it has no head that matches a picture and a text",
     "bridgetower": "both of its stacks attend to each other from the middle on, which Clearhead does not trace yet",
 }
 # Packages of the modules that eager-mode quantisation of torch puts into a network.
