@@ -13,8 +13,11 @@ import clearhead
 from clearhead.errors import BadInput, TooLong
 
 TEXT = "a fine film"
-FAMILIES = ("vilt", "visual-bert", "lxmert", "flava", "blip")
-METHODS = ("gradient-x-input", "attn-lrp", "balanced-cat", "trans-att", "gae", "rollout", "occlusion")
+FAMILIES = ("vilt", "visual-bert", "lxmert", "flava", "bridge-tower", "blip")
+AT_EMBEDDINGS = ("gradient-x-input", "attn-lrp", "cp-lrp", "lrp", "integrated-gradients", "occlusion")
+AT_BLOCKS = ("balanced-cat", "trans-att", "gae", "rollout")
+CASES = [(family, method) for family in FAMILIES for method in AT_EMBEDDINGS]
+CASES += [(family, method) for family in FAMILIES for method in AT_BLOCKS if family != "bridge-tower"]
 
 
 def explain(family, inputs, method="gradient-x-input", target=0, **options):
@@ -56,8 +59,7 @@ def test_scores_are_the_models_own_also_of_padded_texts(family):
     assert [joint.score for joint in explain(family, tensors)] == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "method"), CASES)
 def test_a_batch_equals_single_inputs(family, method):
     tensors = joined_tensors(family)
     batched = explain(family, tensors, method)
@@ -76,6 +78,8 @@ def embedding_modules(network):
         return [network.lxmert.encoder.visn_fc, network.lxmert.embeddings]
     if hasattr(network, "flava"):
         return [network.flava.image_model.embeddings, network.flava.text_model.embeddings]
+    if hasattr(network, "bridgetower"):
+        return [network.bridgetower.vision_model.visual.ln_pre, network.bridgetower.text_model.embeddings]
     return [network.vision_model.embeddings, network.text_encoder.embeddings]
 
 
@@ -175,13 +179,16 @@ def test_gae_of_a_third_stack_goes_on_from_both():
     np.testing.assert_allclose(all_relevance(joint)[1:], related[0, 1:], atol=1e-12)
 
 
-@pytest.mark.parametrize("family", ["visual-bert-reasoning", "lxmert", "flava"])
+@pytest.mark.parametrize("family", ["visual-bert-reasoning", "lxmert", "flava", "bridge-tower"])
 def test_without_biases_relevance_is_complete_in_every_layer(family):
     network = joined_network(family)
     for name, parameter in network.named_parameters():
-        if name.endswith("bias"):
+        # Types are added where the stacks of BridgeTower meet, as biases are.
+        if name.endswith("bias") or name == "bridgetower.token_type_embeddings.weight":
             parameter.data.zero_()
     for method in ("cp-lrp", "balanced-cat"):
+        if (family, method) == ("bridge-tower", "balanced-cat"):
+            continue
         (joint, _) = clearhead.explain(network, joined_tensors(family), method, 0, check=False)
         # The pooler's tanh passes tanh(x)/x, so that nothing is lost there.
         assert joint.diagnostics["completeness_gap"] < 1e-10
@@ -311,3 +318,13 @@ def test_what_cannot_be_read_is_refused():
     config = transformers.VisualBertConfig(**JOINED["visual-bert"][1], bypass_transformer=True)
     with pytest.raises(clearhead.UnsupportedModel, match="bypass_transformer"):
         clearhead.load(transformers.VisualBertForQuestionAnswering(config))
+
+
+def test_blocks_that_are_bridged_are_refused_with_what_works():
+    for method in AT_BLOCKS:
+        with pytest.raises(clearhead.UnsupportedModel, match="attn-lrp, lrp or gradient-x-input"):
+            explain("bridge-tower", joined_tensors("bridge-tower"), method)
+    assert clearhead.explain(joined_model("bridge-tower"), pair("bridge-tower"), check=False).method == "attn-lrp"
+    sizes = {"vision_config": {"hidden_size": 128}}
+    with pytest.raises(clearhead.UnsupportedModel, match="128 features"):
+        clearhead.load(joined_network("bridge-tower", **sizes))

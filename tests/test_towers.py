@@ -34,14 +34,18 @@ def own_logits(model, image, texts):
 
 def stock_logits(model, pixels, ids, mask):
     network = model.network.network
-    if model.config.model_type != "flava":
+    if model.config.model_type not in ("flava", "bridgetower"):
         return network(**pixels, input_ids=ids, attention_mask=mask).logits_per_image[0]
-    # The similarity is computed with the heads of the pretraining, which has a picture for each text.
+    # These read a picture with each text.
+    images = pixels["pixel_values"].expand(len(ids), -1, -1, -1)
+    tensors = {"input_ids": ids, "attention_mask": mask, "pixel_values": images}
+    if model.config.model_type == "bridgetower":
+        output = network(**tensors)
+        return network.logit_scale.exp() * (output.image_embeds @ output.text_embeds.T)[0]
+    # The similarity is computed with the heads of the pretraining.
     heads = hf.FlavaForPreTraining(network.config).double().eval()
     heads.flava = network
-    images = pixels["pixel_values"].expand(len(ids), -1, -1, -1)
-    output = heads(input_ids=ids, attention_mask=mask, pixel_values=images, return_loss=False)
-    return output.contrastive_logits_per_image[0]
+    return heads(**tensors, return_loss=False).contrastive_logits_per_image[0]
 
 
 def total(joint):
@@ -147,7 +151,7 @@ class _CaughtEmbeddings:
         self.handle.remove()
 
 
-@pytest.mark.parametrize("family", ["clip", "siglip", "siglip2", "flava"])
+@pytest.mark.parametrize("family", ["clip", "siglip", "siglip2", "flava", "bridge-tower"])
 @pytest.mark.parametrize("method", ["balanced-cat", "trans-att", "occlusion"])
 def test_batched_pairs_equal_single_ones(family, method):
     model = tower_model(family)
@@ -181,7 +185,7 @@ def test_probabilities_are_softmax_or_sigmoid():
     assert siglip.probability == pytest.approx(float(torch.tensor(siglip.score).sigmoid()), rel=1e-6)
 
 
-@pytest.mark.parametrize("family", ["clip", "flava"])
+@pytest.mark.parametrize("family", ["clip", "flava", "bridge-tower"])
 def test_the_model_is_left_as_it_was(family):
     model = tower_model(family)
     versions = weight_versions(model)
@@ -217,10 +221,11 @@ def test_fixed_texts_make_a_classifier():
         clearhead.zero_shot(clearhead.load(), TEXTS)
 
 
-def test_a_folder_of_flava_is_loaded(tmp_path):
-    model = clearhead.load(save_tower_folder(tmp_path, "flava"))
+@pytest.mark.parametrize("family", ["flava", "bridge-tower"])
+def test_folders_of_families_with_other_heads_are_loaded(tmp_path, family):
+    model = clearhead.load(save_tower_folder(tmp_path, family))
     joint = clearhead.explain(model, (photo(), TEXTS), "gae", check=False)
-    expected = clearhead.explain(tower_model("flava"), (photo(), TEXTS), "gae", check=False)
+    expected = clearhead.explain(tower_model(family), (photo(), TEXTS), "gae", check=False)
     assert joint.score == pytest.approx(expected.score, rel=1e-5)
 
 

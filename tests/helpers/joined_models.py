@@ -6,7 +6,7 @@ import torch
 import transformers as hf
 from helpers.tiny_models import IMAGE, TEXT, randomised
 from helpers.tiny_tokenizers import word_piece_tokenizer
-from helpers.two_towers import FLAVA_WORDS, VISION, WORDS, tower_processor
+from helpers.two_towers import FLAVA_WORDS, VISION, WIDE_VISION, WIDE_WORDS, WORDS, tower_processor
 
 import clearhead
 
@@ -19,6 +19,8 @@ BLIP_WORDS = {**WORDS, "hidden_size": 32, "encoder_hidden_size": 32, "sep_token_
 BLIP = {"text_config": BLIP_WORDS, "vision_config": {**VISION, "num_hidden_layers": 2}, "image_text_hidden_size": 16}
 FLAVA = {"text_config": FLAVA_WORDS, "image_config": VISION, "multimodal_config": VISION, "hidden_size": 32}
 FLAVA |= {"projection_dim": 16, "init_codebook": False, "return_loss": False}
+BRIDGE_TOWER = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "text_config": WIDE_WORDS}
+BRIDGE_TOWER |= {"vision_config": WIDE_VISION}
 JOINED = {
     "vilt": (hf.ViltConfig, VILT, hf.ViltForQuestionAnswering),
     "vilt-retrieval": (hf.ViltConfig, VILT, hf.ViltForImageAndTextRetrieval),
@@ -30,10 +32,11 @@ JOINED = {
     ),
     "lxmert": (hf.LxmertConfig, LXMERT, hf.LxmertForQuestionAnswering),
     "flava": (hf.FlavaConfig, FLAVA, hf.FlavaForPreTraining),
+    "bridge-tower": (hf.BridgeTowerConfig, BRIDGE_TOWER, hf.BridgeTowerForImageAndTextRetrieval),
     "blip": (hf.BlipConfig, BLIP, hf.BlipForImageTextRetrieval),
 }
 """Config class, sizes, and network class."""
-WITH_PICTURES = ("vilt", "vilt-retrieval", "flava", "blip")
+WITH_PICTURES = ("vilt", "vilt-retrieval", "flava", "bridge-tower", "blip")
 
 
 def joined_network(family: str = "vilt", **sizes):

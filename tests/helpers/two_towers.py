@@ -16,6 +16,9 @@ WORDS = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 WORDS |= {"vocab_size": 60, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 EFFICIENT = {"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 24}
 PACKED = {**{name: value for name, value in VISION.items() if name != "image_size"}, "num_patches": 16}
+# A head of BridgeTower's pictures has 64 features.
+WIDE_WORDS = {**WORDS, "hidden_size": 64}
+WIDE_VISION = {**VISION, "hidden_size": 64, "num_hidden_layers": 2}
 FLAVA_WORDS = {**WORDS, "hidden_size": 32}
 SIGLIP_WORDS = {**WORDS, "hidden_size": 32, "projection_size": 32, "max_position_embeddings": 12}
 FAMILIES = {
@@ -24,12 +27,17 @@ FAMILIES = {
     "chinese-clip": (hf.ChineseCLIPConfig, WORDS, VISION, 16, hf.ChineseCLIPModel),
     "siglip2": (hf.Siglip2Config, SIGLIP_WORDS, PACKED, 16, hf.Siglip2Model),
     "flava": (hf.FlavaConfig, FLAVA_WORDS, VISION, 16, hf.FlavaModel),
+    "bridge-tower": (hf.BridgeTowerConfig, WIDE_WORDS, WIDE_VISION, 16, hf.BridgeTowerForContrastiveLearning),
     "align": (hf.AlignConfig, WORDS, EFFICIENT, 32, hf.AlignModel),
     "altclip": (hf.AltCLIPConfig, {**WORDS, "project_dim": 16}, VISION, 16, hf.AltCLIPModel),
 }
 """Config class, sizes of the text and of the picture tower, width of the embeddings, and network class."""
 VISION_CONFIGS = {"flava": "image_config"}
-OTHERS = {"flava": {"multimodal_config": dict(VISION), "hidden_size": 32, "init_codebook": False}}
+OTHERS = {
+    "flava": {"multimodal_config": dict(VISION), "hidden_size": 32, "init_codebook": False},
+    "bridge-tower": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "contrastive_hidden_size": 16}
+    | {"logit_scale_init_value": 2.6592},
+}
 """Settings of a family besides those of its towers."""
 WITH_PATCHES = [family for family in FAMILIES if family != "align"]
 GRIDS = dict.fromkeys(WITH_PATCHES, (4, 4)) | {"siglip2": (3, 5)}

@@ -254,12 +254,14 @@ def library_default(model: Model) -> str:
     if model.writes:
         return DEFAULT_ANSWER_METHOD
     # Not read at the blocks: their tokens are not those of the input.
-    return DEFAULT_INPUT_METHOD if _has_other_blocks(model.config) else DEFAULT_METHOD
+    return DEFAULT_INPUT_METHOD if _has_other_blocks(model) else DEFAULT_METHOD
 
 
-def _has_other_blocks(config: Any) -> bool:
-    is_encoder_decoder = getattr(config, "is_encoder_decoder", False)
-    return is_encoder_decoder or getattr(config, "model_type", "") in TYPES_WITHOUT_BLOCKS
+def _has_other_blocks(model: Model) -> bool:
+    if model.reads_jointly and model.network.has_bridges:
+        return True
+    is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
+    return is_encoder_decoder or getattr(model.config, "model_type", "") in TYPES_WITHOUT_BLOCKS
 
 
 def resolve_method(model: Model, name: Any, **options: Any) -> MethodSpec:

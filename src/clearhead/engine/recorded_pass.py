@@ -9,7 +9,12 @@ from clearhead.engine.blocks import record_forward
 from clearhead.engine.forward import DetectorForwardPass, ForwardPass, FullForwardPass, float_input, not_differentiable
 from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.output_pass import run_outputs
-from clearhead.engine.sequence_passes import CoAttentionForwardPass, MergedForwardPass, PairForwardPass
+from clearhead.engine.sequence_passes import (
+    BridgedForwardPass,
+    CoAttentionForwardPass,
+    MergedForwardPass,
+    PairForwardPass,
+)
 from clearhead.engine.tape import Tape
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model, input_embedding
@@ -42,7 +47,7 @@ def run_forward(
     _add_grid(model, tape, tensors)
     if model.is_encoder_decoder:
         return PairForwardPass(model.name, tape, logits)
-    if model.reads_jointly and (model.network.has_two_stacks or model.network.has_third_stack):
+    if model.reads_jointly:
         return _make_joined_pass(model, tape, logits)
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
@@ -56,9 +61,15 @@ def _add_grid(model: Model, tape: Tape, tensors: Mapping[str, Tensor]) -> None:
         tape.patches = find_grid(tensors["pixel_values"])
 
 
-def _make_joined_pass(model: Model, tape: Tape, logits: Tensor) -> PairForwardPass:
-    """Return the pass of a network that reads a picture and a text in a stack each."""
-    if model.network.counts is None:
+def _make_joined_pass(model: Model, tape: Tape, logits: Tensor) -> FullForwardPass:
+    """Return the pass of a network that reads a picture and a text."""
+    network = model.network
+    if network.has_bridges:
+        return BridgedForwardPass(model.name, tape, logits)
+    if network.has_third_stack:
+        return MergedForwardPass(model.name, tape, logits, counts=network.counts)
+    if not network.has_two_stacks:
+        return FullForwardPass(model.name, tape, logits)
+    if network.counts is None:
         return PairForwardPass(model.name, tape, logits)
-    make_pass = MergedForwardPass if model.network.has_third_stack else CoAttentionForwardPass
-    return make_pass(model.name, tape, logits, counts=model.network.counts)
+    return CoAttentionForwardPass(model.name, tape, logits, counts=network.counts)

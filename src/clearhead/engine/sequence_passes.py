@@ -91,6 +91,33 @@ class CoAttentionForwardPass(PairForwardPass):
 
 
 @dataclass(frozen=True, eq=False)
+class BridgedForwardPass(FullForwardPass):
+    """A forward pass of stacks that are added to each other block by block: relevance is read at the embeddings alone.
+
+    The rules of Chefer et al. (ICCV 2021) do not tell how the relevance of two stacks of one input is to be added.
+    """
+
+    @property
+    def has_blocks(self) -> bool:
+        return False
+
+    @property
+    def hidden_states(self) -> list[Tensor]:
+        return [self.leaf]
+
+    @property
+    def last_maps(self) -> list[Tensor]:
+        return []
+
+    def require_blocks(self) -> None:
+        raise UnsupportedModel(
+            f"{self.name} adds stacks of the picture and of the words to those that read both, block by block, so that "
+            "its attention maps and blocks are no single path. Choose a method that reads the embeddings, such as "
+            "attn-lrp, lrp or gradient-x-input, or one that hides patches and words, such as occlusion."
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class MergedForwardPass(PairForwardPass):
     """A forward pass of two stacks and a third that reads both; `counts` are their blocks (see `MergedStacks`)."""
 

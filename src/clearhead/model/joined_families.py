@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from clearhead.model.bridge_tower_network import BridgeTowerNetwork
 from clearhead.model.flava_network import FlavaNetwork
 from clearhead.model.joined_networks import BlipNetwork, JoinedNetwork, LxmertNetwork, ViltNetwork, VisualBertNetwork
 
@@ -13,6 +14,7 @@ WRAPPERS: dict[str, type[JoinedNetwork]] = {
     "LxmertForQuestionAnswering": LxmertNetwork,
     "BlipForImageTextRetrieval": BlipNetwork,
     "FlavaForPreTraining": FlavaNetwork,
+    "BridgeTowerForImageAndTextRetrieval": BridgeTowerNetwork,
 }
 """Stock networks by class name."""
 

@@ -65,6 +65,8 @@ class JoinedNetwork(nn.Module):
     """Whether picture and text have a stack each, of which the second reads the first, or both each other."""
     counts: tuple[int, int, int] | None = None
     """Blocks of words, of the picture, and of both, where they attend to each other or a third stack reads them."""
+    has_bridges = False
+    """Whether stacks of one input each are added to those that read both, block by block."""
     has_third_stack = False
     """Whether picture and text have a stack each, and a third reads both."""
 
@@ -250,20 +252,13 @@ class BlipNetwork(JoinedNetwork):
         super().__init__(network)
         # The order in which the head was trained.
         self.config.id2label = {0: "no match", 1: "match"}
-        vision, text = network.config.vision_config, network.config.text_config
-        if vision.hidden_size != text.hidden_size:
-            raise UnsupportedModel(
-                f"The patches of this BLIP model have {vision.hidden_size} features and its words {text.hidden_size}, "
-                "which is no one sequence: load one with as many, such as blip-itm-base."
-            )
+        require_one_width(network.config, "BLIP", "blip-itm-base")
 
     def forward(self, inputs_embeds: Tensor, attention_mask: Tensor, source_length: Tensor) -> Tensor:
         source = int(source_length[0, 0])
         patches, words = split_sequences(inputs_embeds, source)
-        seen = attention_mask[:, :source]
-        # The stack of the picture takes no mask: what is hidden of it is zero.
-        if not bool(seen.all()):
-            patches = patches * seen[..., None].to(patches.dtype)
+        # The stack of the picture takes no mask.
+        patches = hide_patches(patches, attention_mask[:, :source])
         side = self.config.vision_config.image_size
         pixels = make_blank_pixels(inputs_embeds, (side, side))
         ids = torch.zeros_like(attention_mask[:, source:])
@@ -288,6 +283,16 @@ class BlipNetwork(JoinedNetwork):
         return JoinedEmbeddings(embeddings_TD, words_1TD.shape[1], 1, grid, cells, is_last=True)
 
 
+def require_one_width(config: Any, family: str, example: str) -> None:
+    """Raise UnsupportedModel unless patches and words have as many features."""
+    vision, text = config.vision_config, config.text_config
+    if vision.hidden_size != text.hidden_size:
+        raise UnsupportedModel(
+            f"The patches of this {family} model have {vision.hidden_size} features and its words {text.hidden_size}, "
+            f"which is no one sequence: load one with as many, such as {example}."
+        )
+
+
 def split_sequences(inputs_embeds: Tensor, source: int) -> tuple[Tensor, Tensor]:
     """Return the picture, the first `source` tokens, and the words."""
     return inputs_embeds.narrow(1, 0, source), inputs_embeds.narrow(1, source, inputs_embeds.shape[1] - source)
@@ -296,6 +301,13 @@ def split_sequences(inputs_embeds: Tensor, source: int) -> tuple[Tensor, Tensor]
 def make_blank(inputs_embeds: Tensor) -> Tensor:
     """Return zeros in the shape of the embeddings, which no gradient or relevance reaches."""
     return torch.zeros(inputs_embeds.shape, dtype=inputs_embeds.dtype, device=inputs_embeds.device)
+
+
+def hide_patches(patches_BKD: Tensor, seen_BK: Tensor) -> Tensor:
+    """Return patches with zeros in the place of those that are hidden."""
+    if bool(seen_BK.all()):
+        return patches_BKD
+    return patches_BKD * seen_BK[..., None].to(patches_BKD.dtype)
 
 
 def make_blank_pixels(inputs_embeds: Tensor, size: tuple[int, int]) -> Tensor:

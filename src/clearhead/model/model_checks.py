@@ -24,7 +24,7 @@ MIXED_STACKS = {
     "lxmert": _OTHER_HEAD,
     "blip": _OTHER_HEAD,
     "flava": "it has no head that matches a picture and a text",
-    "bridgetower": "both of its stacks attend to each other from the middle on, which Clearhead does not trace yet",
+    "bridgetower": _OTHER_HEAD,
 }
 # Packages of the modules that eager-mode quantisation of torch puts into a network.
 QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")

@@ -17,7 +17,8 @@ from clearhead.model.joined_networks import JoinedNetwork
 from clearhead.model.language import AnswerNetwork, wrap_language_model
 from clearhead.model.model import Model
 from clearhead.model.source_names import has_path_marks
-from clearhead.model.two_towers import DualEncoder, wrap_dual_encoder
+from clearhead.model.tower_families import wrap_dual_encoder
+from clearhead.model.two_towers import DualEncoder
 
 WRAPPED = (AnswerNetwork, FocusNetwork, ChoiceNetwork, CustomNetwork, FunctionNetwork, JoinedNetwork)
 

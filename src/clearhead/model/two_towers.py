@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import BadOption, UnsupportedModel
-from clearhead.model.packed_patches import SPATIAL_SHAPES, cut_patches
 
 FIRST, SECOND = 0, 1
 POOLINGS = ("mean", "cls")
@@ -121,40 +120,6 @@ class ImageTextEncoder(DualEncoder):
         return self.network.text_model.get_input_embeddings() if side else None
 
 
-class FlavaEncoder(ImageTextEncoder):
-    """FLAVA's towers, compared as its contrastive loss does it: by the class tokens."""
-
-    def pool(self, output: Any) -> Tensor:
-        # The network projects every token.
-        class_token_BD: Tensor = output.pooler_output[:, 0]
-        return class_token_BD
-
-    def side_config(self, side: int) -> Any:
-        return self.config.text_config if side else self.config.image_config
-
-
-class PackedImageTextEncoder(ImageTextEncoder):
-    """SigLIP 2 for pictures of any shape, which are cut into patches here: so their pixels are explained as well."""
-
-    def embed(self, side: int, tensors: Mapping[str, Tensor]) -> Tensor:
-        if side == SECOND:
-            return super().embed(side, tensors)
-        pixels = tensors["pixel_values"]
-        shapes_B2 = torch.tensor([self.find_grid(pixels)] * len(pixels), device=pixels.device)
-        # Without a mask, since pictures of one batch have one shape and no padding.
-        packed = {"pixel_values": cut_patches(pixels, self.patch_size), SPATIAL_SHAPES: shapes_B2}
-        return super().embed(side, packed)
-
-    @property
-    def patch_size(self) -> int:
-        size: int = self.config.vision_config.patch_size
-        return size
-
-    def find_grid(self, pixels: Tensor) -> tuple[int, int]:
-        height, width = pixels.shape[-2:]
-        return height // self.patch_size, width // self.patch_size
-
-
 class TextPairEncoder(DualEncoder):
     """A sentence encoder that embeds both texts: the mean of the last hidden states, or the class token's."""
 
@@ -231,39 +196,6 @@ def _choose_problem(classes: int, *, has_sigmoid: bool) -> str:
         return "multi_label_classification"
     # The softmax over a single text would be one, whatever the picture shows.
     return "regression" if classes == 1 else "single_label_classification"
-
-
-FAMILIES: dict[str, type[ImageTextEncoder]] = {"flava": FlavaEncoder, "siglip2": PackedImageTextEncoder}
-"""Two-tower models by type that differ from CLIP."""
-
-
-def is_dual_encoder(network: Any) -> bool:
-    """Return whether a stock network embeds pictures and texts and compares them by a scaled product."""
-    # BLIP writes to its word embeddings in place, and its heads cross both inputs.
-    if getattr(network.config, "model_type", "") == "blip":
-        return False
-    has_getters = hasattr(network, "get_image_features") and hasattr(network, "get_text_features")
-    return has_getters and (hasattr(network, "logit_scale") or hasattr(network, "temperature"))
-
-
-def dual_encoder_architectures() -> set[str]:
-    """Return the two-tower models of Transformers by class name."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES
-
-    # Any two encoders joined, and FLAVA without its heads; they are in no list of Transformers.
-    return {
-        "VisionTextDualEncoderModel",
-        "FlavaModel",
-        *MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES.values(),
-    }
-
-
-def wrap_dual_encoder(network: Any) -> Any:
-    """Return a two-tower network with its towers apart, or the network itself if it is none."""
-    if not is_dual_encoder(network):
-        return network
-    encoder = FAMILIES.get(network.config.model_type, ImageTextEncoder)
-    return encoder(network)
 
 
 def make_text_pair_encoder(network: Any, pooling: str, score: str) -> TextPairEncoder:
