@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as hf
 from helpers.pictures import photo
-from helpers.two_towers import GRIDS, TEXTS, WITH_PATCHES, save_tower_folder, tower_model
+from helpers.two_towers import FAMILIES, GRIDS, TEXTS, WITH_PATCHES, save_tower_folder, tower_model
 
 import clearhead
 from clearhead.data.task import Example, Task
@@ -19,6 +19,9 @@ from clearhead.views.trust import describe_removal
 
 METHODS = ("balanced-cat", "attn-lrp", "cp-lrp", "trans-att", "gae", "rollout", "raw-attention", "gradient-x-input")
 METHODS += ("integrated-gradients", "occlusion", "lime", "shapley-sampling", "att-cat", "lrp")
+
+# ALIGN rounds the attention of words to float32, which a trace in float64 does not.
+ROUNDING = {"align": 1e-6}
 
 
 def own_logits(model, image, texts):
@@ -52,7 +55,7 @@ def total(joint):
     return sum(float(explanation.relevance.sum()) for explanation in joint.explanations)
 
 
-@pytest.mark.parametrize("family", WITH_PATCHES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_scores_are_those_of_the_model(family):
     model = tower_model(family)
     joint = clearhead.explain(model, (photo(), TEXTS), "gradient", check=False)
@@ -61,7 +64,7 @@ def test_scores_are_those_of_the_model(family):
     assert joint.target == int(logits.argmax())
     assert joint.score == pytest.approx(float(logits.max()), rel=1e-6, abs=1e-7)
     for explanation in joint.explanations:
-        assert explanation.diagnostics["score"] == pytest.approx(joint.score, rel=1e-12)
+        assert explanation.diagnostics["score"] == pytest.approx(joint.score, rel=ROUNDING.get(family, 1e-12))
 
 
 @pytest.mark.parametrize("family", WITH_PATCHES)
@@ -83,14 +86,14 @@ def test_the_default_method_works_and_is_checked(family):
     assert all(explanation.check is not None for explanation in joint.explanations)
 
 
-@pytest.mark.parametrize("family", WITH_PATCHES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_integrated_gradients_of_each_side_add_up_to_its_effect(family):
     joint = clearhead.explain(tower_model(family), (photo(), TEXTS[0]), "integrated-gradients", check=False, steps=64)
     for explanation in joint.explanations:
         effect = explanation.diagnostics["effect"]
         gap = abs(effect["prediction"] - effect["base"] - explanation.relevance.sum())
         assert gap < 0.02 * max(abs(effect["prediction"] - effect["base"]), abs(joint.score))
-        assert effect["prediction"] == pytest.approx(joint.score, rel=1e-9)
+        assert effect["prediction"] == pytest.approx(joint.score, rel=ROUNDING.get(family, 1e-9))
 
 
 @pytest.mark.parametrize("family", WITH_PATCHES)
@@ -185,12 +188,12 @@ def test_probabilities_are_softmax_or_sigmoid():
     assert siglip.probability == pytest.approx(float(torch.tensor(siglip.score).sigmoid()), rel=1e-6)
 
 
-@pytest.mark.parametrize("family", ["clip", "flava", "bridge-tower"])
+@pytest.mark.parametrize("family", ["clip", "flava", "bridge-tower", "align"])
 def test_the_model_is_left_as_it_was(family):
     model = tower_model(family)
     versions = weight_versions(model)
     before = own_logits(model, photo(), TEXTS)
-    clearhead.explain(model, (photo(), TEXTS), "trans-att")
+    clearhead.explain(model, (photo(), TEXTS), "gradient-x-input" if family == "align" else "trans-att")
     assert weight_versions(model) == versions
     assert torch.equal(own_logits(model, photo(), TEXTS), before)
     assert all(parameter.requires_grad for parameter in model.network.parameters())
@@ -235,11 +238,6 @@ def test_a_text_longer_than_its_tower_takes_is_refused_or_cut():
         clearhead.explain(model, pair, check=False)
     joint = clearhead.explain(model, pair, overflow="truncate", check=False)
     assert len(joint.text.tokens) == 40
-
-
-def test_a_picture_tower_without_patches_is_refused():
-    with pytest.raises(UnsupportedModel, match="convolutional"):
-        clearhead.explain(tower_model("align"), (photo(), TEXTS[0]))
 
 
 def test_pairs_of_patches_and_words():

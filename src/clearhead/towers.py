@@ -15,7 +15,7 @@ from torch import Tensor
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.token_pairs import relate_tokens, require_pairs
 from clearhead.check import CHECKED_SCORE
-from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.inputs import open_image
@@ -95,7 +95,6 @@ def compare_pairs(
 
     `matrix` adds the relevance of pairs of tokens.
     """
-    _require_patches(model)
     if matrix:
         _require_all_pairs(specs)
     is_single = is_pair(inputs)
@@ -116,19 +115,6 @@ def compare_pairs(
 def _require_all_pairs(specs: Sequence[MethodSpec]) -> None:
     for spec in specs:
         require_pairs(spec)
-
-
-def _require_patches(model: Model) -> None:
-    encoder = model.network
-    if _lacks_patches(encoder):
-        raise UnsupportedModel(
-            f"The pictures of {model.name} ({encoder.config.model_type}) are read by a convolutional network, without "
-            "patches and attention. Load a model whose picture tower is a Vision Transformer, such as CLIP or SigLIP."
-        )
-
-
-def _lacks_patches(encoder: Any) -> bool:
-    return encoder.takes_images and getattr(encoder.side_config(FIRST), "patch_size", None) is None
 
 
 def _add_pairs(model: Model, joint: JointExplanation, scored: ScoredPair, overflow: str) -> JointExplanation:

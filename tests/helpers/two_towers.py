@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import torch
 import transformers as hf
 from helpers.tiny_models import IMAGE, TEXT, image_processor, network, randomised
 from helpers.tiny_tokenizers import word_piece_tokenizer
@@ -49,7 +50,21 @@ def tower_network(family: str = "clip"):
     config_class, words, vision, width, network_class = FAMILIES[family]
     towers = {"text_config": dict(words), VISION_CONFIGS.get(family, "vision_config"): dict(vision)}
     config = config_class(**towers, **OTHERS.get(family, {}), projection_dim=width)
-    return randomised(network_class(config).double().eval())
+    return _calibrated(randomised(network_class(config).double().eval()))
+
+
+def _calibrated(network):
+    """Set the statistics of batch norms from noise, so that a picture reaches the end of a convolutional network."""
+    generator = torch.Generator().manual_seed(2)
+    norms = [module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+        norm.weight.data.fill_(1.0)
+    if norms:
+        with torch.no_grad():
+            network.get_image_features(torch.randn(4, 3, 32, 32, generator=generator).double())
+    return network.eval()
 
 
 def tower_processor(family: str = "clip"):

@@ -62,6 +62,12 @@ class ForwardPass(ABC):
         return inputs, tokens
 
     @property
+    def cell_shape(self) -> tuple[int, int]:
+        """The images of the batch, and the cells that each is divided into where there are no patches."""
+        rows, columns = self.tape.patches or (0, 0)
+        return len(self.output), rows * columns
+
+    @property
     def last_maps(self) -> list[Tensor]:
         """The attention maps of the last block."""
         return self.attentions[-1:]
@@ -215,6 +221,23 @@ class FullForwardPass(ForwardPass):
     def _blocks(self) -> list[AttentionMap]:
         self.require_blocks()
         return self.tape.blocks
+
+
+@dataclass(frozen=True, eq=False)
+class PixelForwardPass(FullForwardPass):
+    """A forward pass of images without blocks, such as that of a convolutional network: of cells instead of patches."""
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        return self.cell_shape
+
+    def require_blocks(self) -> None:
+        raise UnsupportedModel(
+            f"No attention maps were found in {self.name}: its pictures are read by a convolutional network or another "
+            "that is not a Transformer, or it hides the maps (load it with sdpa or eager). Choose a method that reads "
+            "gradients at the pixels, such as integrated-gradients or gradient-x-input, or one that hides parts of the "
+            "picture, such as occlusion, lime or shapley-sampling."
+        )
 
 
 @dataclass(frozen=True, eq=False)

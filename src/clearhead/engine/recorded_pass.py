@@ -6,9 +6,17 @@ from functools import partial
 from torch import Tensor
 
 from clearhead.engine.blocks import record_forward
-from clearhead.engine.forward import DetectorForwardPass, ForwardPass, FullForwardPass, float_input, not_differentiable
+from clearhead.engine.forward import (
+    DetectorForwardPass,
+    ForwardPass,
+    FullForwardPass,
+    PixelForwardPass,
+    float_input,
+    not_differentiable,
+)
 from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.output_pass import run_outputs
+from clearhead.engine.patches import choose_cells
 from clearhead.engine.sequence_passes import (
     BridgedForwardPass,
     CoAttentionForwardPass,
@@ -51,6 +59,9 @@ def run_forward(
         return _make_joined_pass(model, tape, logits)
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
+    if "pixel_values" in tensors and not tape.blocks:
+        tape.patches = choose_cells(tensors["pixel_values"])
+        return PixelForwardPass(model.name, tape, logits)
     return FullForwardPass(model.name, tape, logits)
 
 
