@@ -13,8 +13,11 @@ import clearhead
 from clearhead.errors import BadInput, TooLong
 
 TEXT = "a fine film"
-FAMILIES = ("vilt", "visual-bert", "lxmert", "blip")
-METHODS = ("gradient-x-input", "attn-lrp", "balanced-cat", "trans-att", "gae", "rollout", "occlusion")
+FAMILIES = ("vilt", "visual-bert", "lxmert", "flava", "bridge-tower", "blip")
+AT_EMBEDDINGS = ("gradient-x-input", "attn-lrp", "cp-lrp", "lrp", "integrated-gradients", "occlusion")
+AT_BLOCKS = ("balanced-cat", "trans-att", "gae", "rollout")
+CASES = [(family, method) for family in FAMILIES for method in AT_EMBEDDINGS]
+CASES += [(family, method) for family in FAMILIES for method in AT_BLOCKS if family != "bridge-tower"]
 
 
 def explain(family, inputs, method="gradient-x-input", target=0, **options):
@@ -35,7 +38,8 @@ def select_row(tensors, row, words):
 
 def own_logits(network, tensors):
     # Logits are called otherwise in each of these families.
-    return network(**tensors)[0]
+    output = network(**tensors)
+    return output.itm_logits if hasattr(output, "itm_logits") else output[0]
 
 
 def pair(family):
@@ -55,8 +59,7 @@ def test_scores_are_the_models_own_also_of_padded_texts(family):
     assert [joint.score for joint in explain(family, tensors)] == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "method"), CASES)
 def test_a_batch_equals_single_inputs(family, method):
     tensors = joined_tensors(family)
     batched = explain(family, tensors, method)
@@ -73,6 +76,10 @@ def embedding_modules(network):
         return [network.visual_bert.embeddings]
     if hasattr(network, "lxmert"):
         return [network.lxmert.encoder.visn_fc, network.lxmert.embeddings]
+    if hasattr(network, "flava"):
+        return [network.flava.image_model.embeddings, network.flava.text_model.embeddings]
+    if hasattr(network, "bridgetower"):
+        return [network.bridgetower.vision_model.visual.ln_pre, network.bridgetower.text_model.embeddings]
     return [network.vision_model.embeddings, network.text_encoder.embeddings]
 
 
@@ -87,6 +94,9 @@ def embedding_products(network, tensors):
     for handle in handles:
         handle.remove()
     embeddings = [kept[module] for module in embedding_modules(network)]
+    if hasattr(network, "flava"):
+        # The token that FLAVA's third stack adds is the first of the sequence.
+        embeddings.insert(0, network.flava.multimodal_model.cls_token)
     gradients = torch.autograd.grad(logit, embeddings)
     products = [(pair[0] * pair[1]).sum(-1)[0] for pair in zip(embeddings, gradients, strict=True)]
     return torch.cat(products).detach().numpy()
@@ -103,12 +113,12 @@ def test_gradients_are_those_of_autograd(family):
     np.testing.assert_allclose(np.sort(all_relevance(joint)), np.sort(expected), atol=1e-12)
 
 
-def weigh_maps(network, tensors):
-    """Return E_h (∇A ⊙ A)⁺ of all attention maps of LXMERT in the order of computation."""
+def weigh_maps(network, tensors, attention_class="LxmertAttention"):
+    """Return E_h (∇A ⊙ A)⁺ of all attention maps in the order of computation."""
     maps = []
     handles = []
     for module in network.modules():
-        if type(module).__name__ == "LxmertAttention":
+        if type(module).__name__ == attention_class:
             # In evaluation mode dropout returns the map as it is.
             handles.append(module.dropout.register_forward_hook(lambda module, args, out: maps.append(out)))
     logit = own_logits(network, tensors)[0, 0]
@@ -154,13 +164,31 @@ def test_gae_of_co_attention_follows_the_published_rules():
     np.testing.assert_allclose(joint.text.relevance, words, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", ["visual-bert-reasoning", "lxmert"])
+def test_gae_of_a_third_stack_goes_on_from_both():
+    tensors = select_row(joined_tensors("flava"), 1, 7)
+    maps = weigh_maps(joined_network("flava"), tensors, "FlavaSelfAttention")
+    # FLAVA runs both stacks twice, and its matching head reads the second run: three, two and three blocks.
+    related = torch.eye(25).double()
+    for attention in maps[5:8]:
+        related[1:18] += attention @ related[1:18]
+    for attention in maps[8:10]:
+        related[18:] += attention @ related[18:]
+    for attention in maps[10:]:
+        related += attention @ related
+    (joint,) = explain("flava", tensors, "gae")
+    np.testing.assert_allclose(all_relevance(joint)[1:], related[0, 1:], atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["visual-bert-reasoning", "lxmert", "flava", "bridge-tower"])
 def test_without_biases_relevance_is_complete_in_every_layer(family):
     network = joined_network(family)
     for name, parameter in network.named_parameters():
-        if name.endswith("bias"):
+        # Types are added where the stacks of BridgeTower meet, as biases are.
+        if name.endswith("bias") or name == "bridgetower.token_type_embeddings.weight":
             parameter.data.zero_()
     for method in ("cp-lrp", "balanced-cat"):
+        if (family, method) == ("bridge-tower", "balanced-cat"):
+            continue
         (joint, _) = clearhead.explain(network, joined_tensors(family), method, 0, check=False)
         # The pooler's tanh passes tanh(x)/x, so that nothing is lost there.
         assert joint.diagnostics["completeness_gap"] < 1e-10
@@ -290,3 +318,13 @@ def test_what_cannot_be_read_is_refused():
     config = transformers.VisualBertConfig(**JOINED["visual-bert"][1], bypass_transformer=True)
     with pytest.raises(clearhead.UnsupportedModel, match="bypass_transformer"):
         clearhead.load(transformers.VisualBertForQuestionAnswering(config))
+
+
+def test_blocks_that_are_bridged_are_refused_with_what_works():
+    for method in AT_BLOCKS:
+        with pytest.raises(clearhead.UnsupportedModel, match="attn-lrp, lrp or gradient-x-input"):
+            explain("bridge-tower", joined_tensors("bridge-tower"), method)
+    assert clearhead.explain(joined_model("bridge-tower"), pair("bridge-tower"), check=False).method == "attn-lrp"
+    sizes = {"vision_config": {"hidden_size": 128}}
+    with pytest.raises(clearhead.UnsupportedModel, match="128 features"):
+        clearhead.load(joined_network("bridge-tower", **sizes))

@@ -15,12 +15,12 @@ from torch import Tensor
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.token_pairs import relate_tokens, require_pairs
 from clearhead.check import CHECKED_SCORE
-from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.inputs import open_image
 from clearhead.model.model import Model
-from clearhead.model.similarity import embed_side, encode_side, make_tower, require_texts
+from clearhead.model.similarity import embed_side, encode_one, encode_side, make_tower, require_texts
 from clearhead.model.target import Target, TargetLike, explained_score, list_targets, resolve_target
 from clearhead.model.two_towers import FIRST, SECOND, score_embeddings
 
@@ -95,7 +95,6 @@ def compare_pairs(
 
     `matrix` adds the relevance of pairs of tokens.
     """
-    _require_patches(model)
     if matrix:
         _require_all_pairs(specs)
     is_single = is_pair(inputs)
@@ -116,19 +115,6 @@ def compare_pairs(
 def _require_all_pairs(specs: Sequence[MethodSpec]) -> None:
     for spec in specs:
         require_pairs(spec)
-
-
-def _require_patches(model: Model) -> None:
-    encoder = model.network
-    if _lacks_patches(encoder):
-        raise UnsupportedModel(
-            f"The pictures of {model.name} ({encoder.config.model_type}) are read by a convolutional network, without "
-            "patches and attention. Load a model whose picture tower is a Vision Transformer, such as CLIP or SigLIP."
-        )
-
-
-def _lacks_patches(encoder: Any) -> bool:
-    return encoder.takes_images and getattr(encoder.side_config(FIRST), "patch_size", None) is None
 
 
 def _add_pairs(model: Model, joint: JointExplanation, scored: ScoredPair, overflow: str) -> JointExplanation:
@@ -204,11 +190,12 @@ def _explain_firsts(
     for texts, indices in _group_by_texts(scored).items():
         tower = make_tower(model, FIRST, embed_side(model, SECOND, texts, overflow), texts)
         sources = [scored[index].pair.first for index in indices]
-        batch = encode_side(model, FIRST, sources, overflow)
-        targets = [scored[index].target for index in indices]
-        comparison = compare_side(tower, batch, specs, targets)
-        for row, index in enumerate(indices):
-            explained[index] = [comparison[spec.text][row] for spec in specs]
+        for batch in encode_side(model, FIRST, sources, overflow):
+            chosen = [indices[row] for row in batch.indices]
+            targets = [scored[index].target for index in chosen]
+            comparison = compare_side(tower, batch.inputs, specs, targets)
+            for row, index in enumerate(chosen):
+                explained[index] = [comparison[spec.text][row] for spec in specs]
     return [explained[index] for index in range(len(scored))]
 
 
@@ -227,7 +214,7 @@ def _explain_texts(
     for index, sign in scored.explained:
         # With the sign in the head, methods that clip negative gradients see those of the contrast.
         tower = make_tower(model, SECOND, scored.embedding_D[None], ["similarity"], sign)
-        batch = encode_side(model, SECOND, [scored.pair.texts[index]], overflow)
+        batch = encode_one(model, SECOND, scored.pair.texts[index], overflow)
         comparison = compare_side(tower, batch, specs, 0)
         explained.append([comparison[spec.text][0] for spec in specs])
     return explained

@@ -6,7 +6,7 @@ import torch
 import transformers as hf
 from helpers.tiny_models import IMAGE, TEXT, randomised
 from helpers.tiny_tokenizers import word_piece_tokenizer
-from helpers.two_towers import VISION, WORDS, tower_processor
+from helpers.two_towers import FLAVA_WORDS, VISION, WIDE_VISION, WIDE_WORDS, WORDS, tower_processor
 
 import clearhead
 
@@ -17,6 +17,10 @@ LXMERT = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, 
 LXMERT |= {"l_layers": 3, "r_layers": 2, "x_layers": 2, "visual_feat_dim": WIDTH, "max_position_embeddings": 64}
 BLIP_WORDS = {**WORDS, "hidden_size": 32, "encoder_hidden_size": 32, "sep_token_id": 2}
 BLIP = {"text_config": BLIP_WORDS, "vision_config": {**VISION, "num_hidden_layers": 2}, "image_text_hidden_size": 16}
+FLAVA = {"text_config": FLAVA_WORDS, "image_config": VISION, "multimodal_config": VISION, "hidden_size": 32}
+FLAVA |= {"projection_dim": 16, "init_codebook": False, "return_loss": False}
+BRIDGE_TOWER = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "text_config": WIDE_WORDS}
+BRIDGE_TOWER |= {"vision_config": WIDE_VISION}
 JOINED = {
     "vilt": (hf.ViltConfig, VILT, hf.ViltForQuestionAnswering),
     "vilt-retrieval": (hf.ViltConfig, VILT, hf.ViltForImageAndTextRetrieval),
@@ -27,10 +31,12 @@ JOINED = {
         hf.VisualBertForVisualReasoning,
     ),
     "lxmert": (hf.LxmertConfig, LXMERT, hf.LxmertForQuestionAnswering),
+    "flava": (hf.FlavaConfig, FLAVA, hf.FlavaForPreTraining),
+    "bridge-tower": (hf.BridgeTowerConfig, BRIDGE_TOWER, hf.BridgeTowerForImageAndTextRetrieval),
     "blip": (hf.BlipConfig, BLIP, hf.BlipForImageTextRetrieval),
 }
 """Config class, sizes, and network class."""
-WITH_PICTURES = ("vilt", "vilt-retrieval", "blip")
+WITH_PICTURES = ("vilt", "vilt-retrieval", "flava", "bridge-tower", "blip")
 
 
 def joined_network(family: str = "vilt", **sizes):

@@ -13,7 +13,8 @@ from helpers.language_models import DECODERS, ENCODER_DECODERS, make_decoder, ma
 from helpers.picture_models import make_picture, make_picture_model, process_prompt
 from helpers.pictures import picture
 from helpers.tiny_pictures import PICTURES, picture_network, picture_tensors
-from helpers.two_towers import TEXTS, WITH_PATCHES, sentence_model, tower_model
+from helpers.two_towers import FAMILIES as TOWERS
+from helpers.two_towers import TEXTS, sentence_model, tower_model
 from helpers.word_layouts import layout_network, layout_tensors
 
 import clearhead
@@ -86,7 +87,7 @@ def _joined(family: str) -> Case:
 ROWS: dict[str, tuple[Callable[[str], Case], list[str]]] = {
     "class": (_classifier, [*classes.FAMILIES, *classes.BALANCED_FAMILIES]),
     "class, tokens moved": (_moved, list(layouts.FAMILIES)),
-    "picture and text": (_towers, WITH_PATCHES),
+    "picture and text": (_towers, list(TOWERS)),
     "two texts": (_similarity, ["mean", "cls"]),
     "label of a word": (_labeller, list(heads.WORD_LABELS)),
     "masked word": (_filler, list(heads.MASKED_WORDS)),

@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from helpers.pictures import cut, photo
 from helpers.tiny_models import THREE_TOKENS, image_processor, model, network
 from PIL import Image, ImageOps
 
 import clearhead
 from clearhead.errors import BadInput
+from clearhead.model.image_inputs import input_box
 from clearhead.model.images import to_rgb
 
 
@@ -120,3 +122,22 @@ def test_transparent_images_are_put_on_white(mode):
     hidden_red.putpixel((1, 0), (0, 0, 0, 255))
     seen = to_rgb(hidden_red.convert(mode))
     assert [seen.getpixel((column, 0)) for column in range(2)] == [(255, 255, 255), (0, 0, 0)]
+
+
+@pytest.mark.parametrize("size", [(400, 200), (200, 330), (90, 100), (800, 300)])
+def test_the_box_of_a_crop_from_multiples_is_where_its_pixels_come_from(size):
+    processor = transformers.BridgeTowerImageProcessorPil(
+        size={"shortest_edge": 64}, crop_size={"shortest_edge": 64}, do_normalize=False, size_divisor=32
+    )
+    width, height = size
+    # Red grows with the column and green with the row, so that colours tell where a pixel lies.
+    columns = np.tile(np.linspace(0, 255, width), (height, 1))
+    rows = np.tile(np.linspace(0, 255, height)[:, None], (1, width))
+    picture = Image.fromarray(np.stack([columns, rows, rows], 2).astype(np.uint8))
+    pixels = processor(images=picture, return_tensors="pt")["pixel_values"][0].numpy()
+    left, top, right, bottom = input_box(processor, size, (64, 64))
+    # Of the middle, which is no padding.
+    expected = ((left + (right - left) * 32.5 / 64) / width, (top + (bottom - top) * 32.5 / 64) / height)
+    assert tuple(pixels[:2, 32, 32]) == pytest.approx(expected, abs=0.02)
+    across = (right - left) * 16 / 64 / width
+    assert pixels[0, 32, 40] - pixels[0, 32, 24] == pytest.approx(across, abs=0.02)

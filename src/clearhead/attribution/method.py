@@ -10,11 +10,13 @@ from torch import Tensor
 
 from clearhead.attribution.choices import find_choice
 from clearhead.attribution.names import (
+    CONVOLUTIONAL_TYPES,
     DEFAULT,
     DEFAULT_ANSWER_METHOD,
     DEFAULT_FUNCTION_METHOD,
     DEFAULT_INPUT_METHOD,
     DEFAULT_METHOD,
+    DEFAULT_PIXEL_METHOD,
     RELATED_METHODS,
     TYPES_WITHOUT_BLOCKS,
 )
@@ -253,13 +255,17 @@ def library_default(model: Model) -> str:
         return DEFAULT_FUNCTION_METHOD
     if model.writes:
         return DEFAULT_ANSWER_METHOD
+    if getattr(model.config, "model_type", "") in CONVOLUTIONAL_TYPES:
+        return DEFAULT_PIXEL_METHOD
     # Not read at the blocks: their tokens are not those of the input.
-    return DEFAULT_INPUT_METHOD if _has_other_blocks(model.config) else DEFAULT_METHOD
+    return DEFAULT_INPUT_METHOD if _has_other_blocks(model) else DEFAULT_METHOD
 
 
-def _has_other_blocks(config: Any) -> bool:
-    is_encoder_decoder = getattr(config, "is_encoder_decoder", False)
-    return is_encoder_decoder or getattr(config, "model_type", "") in TYPES_WITHOUT_BLOCKS
+def _has_other_blocks(model: Model) -> bool:
+    if model.reads_jointly and model.network.has_bridges:
+        return True
+    is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
+    return is_encoder_decoder or getattr(model.config, "model_type", "") in TYPES_WITHOUT_BLOCKS
 
 
 def resolve_method(model: Model, name: Any, **options: Any) -> MethodSpec:

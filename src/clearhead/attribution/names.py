@@ -7,6 +7,10 @@ DEFAULT_INPUT_METHOD = "attn-lrp"
 """The default for networks whose blocks have other tokens than their input, or no attention maps."""
 TYPES_WITHOUT_BLOCKS = ("big_bird", "funnel", "longformer", "xlnet")
 """Types of such networks, besides encoder–decoders that classify."""
+DEFAULT_PIXEL_METHOD = "integrated-gradients"
+"""The default for pictures that a convolutional network reads, whose biases hold back what attn-lrp gives."""
+CONVOLUTIONAL_TYPES = ("align", "align_vision_model")
+"""Types of such networks."""
 DEFAULT_FUNCTION_METHOD = "occlusion"
 """The default for functions, of which only the outputs are known."""
 DEFAULT = "default"

@@ -19,7 +19,7 @@ from clearhead.engine.step_gradients import carry_rows
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadOption
 from clearhead.model.model import Model
-from clearhead.model.similarity import encode_side, make_tower
+from clearhead.model.similarity import encode_one, make_tower
 from clearhead.model.two_towers import FIRST, SECOND
 
 BACKWARDS = {
@@ -61,7 +61,7 @@ def _divide_embedding(
     model: Model, side: int, source: Any, backward: str, overflow: str, *, directions_KD: Tensor | None = None
 ) -> Tensor:
     """Return what each token contributes to the embedding of an input, along each direction, or dimension (T,K)."""
-    inputs = encode_side(model, side, [source], overflow)
+    inputs = encode_one(model, side, source, overflow)
     with torch.no_grad():
         width = model.network.embed(side, inputs.tensors).shape[-1]
     units_DD = torch.eye(width, dtype=model.dtype, device=model.device)

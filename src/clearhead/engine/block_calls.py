@@ -11,7 +11,8 @@ from transformers import Cache
 
 from clearhead.engine.blocks import composite_modules, first_activation, hook_modules
 from clearhead.engine.context import eager_execution, frozen
-from clearhead.engine.forward import ForwardPass, run_forward
+from clearhead.engine.forward import ForwardPass
+from clearhead.engine.recorded_pass import run_forward
 from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import AttentionMap, Tape
 from clearhead.engine.trace import Trace

@@ -3,22 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 from torch import Tensor
 
-from clearhead.engine.blocks import record_forward
-from clearhead.engine.co_attention import CoAttentionStacks, find_co_attention
-from clearhead.engine.module_outputs import check_module_names
-from clearhead.engine.stacks import Stacks, find_stacks, join_layer
 from clearhead.engine.streams import LAUNCHES
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape, list_inputs, list_maps, list_outputs
 from clearhead.engine.word_layout import INPUT_LAYOUT
 from clearhead.errors import UnsupportedModel
-from clearhead.model.inputs import Inputs
-from clearhead.model.model import Model, input_embedding
-from clearhead.model.outputs import extract_logits
-from clearhead.model.tensor_checks import explain_size_errors
 
 WITHOUT_BLOCKS = "Choose a method that reads gradients at the input, such as attn-lrp or integrated-gradients."
 
@@ -68,6 +60,12 @@ class ForwardPass(ABC):
         """The inputs of the batch, and the tokens of each."""
         inputs, tokens = self.hidden_states[0].shape[:2]
         return inputs, tokens
+
+    @property
+    def cell_shape(self) -> tuple[int, int]:
+        """The images of the batch, and the cells that each is divided into where there are no patches."""
+        rows, columns = self.tape.patches or (0, 0)
+        return len(self.output), rows * columns
 
     @property
     def last_maps(self) -> list[Tensor]:
@@ -226,80 +224,20 @@ class FullForwardPass(ForwardPass):
 
 
 @dataclass(frozen=True, eq=False)
-class PairForwardPass(FullForwardPass):
-    """A forward pass of an encoder–decoder, whose activations are listed for the encoder first (see `Stacks`)."""
+class PixelForwardPass(FullForwardPass):
+    """A forward pass of images without blocks, such as that of a convolutional network: of cells instead of patches."""
 
     @property
-    def block_inputs(self) -> list[Tensor]:
-        return self._stacks.block_inputs
-
-    @property
-    def hidden_states(self) -> list[Tensor]:
-        return self._stacks.hidden_states
-
-    @property
-    def embeddings(self) -> list[Tensor]:
-        return self._stacks.embeddings
-
-    @property
-    def last_maps(self) -> list[Tensor]:
-        return self._stacks.select_last(self.attentions)
-
-    @property
-    def depth(self) -> int:
-        return self._stacks.depth
-
-    @cached_property
-    def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Empty: a block of the decoder depends on the encoder besides the block before it."""
-        return []
-
-    @property
-    def has_blocks(self) -> bool:
-        return self._find_stacks() is not None
-
-    def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
-        return self._stacks.join_states(states)
-
-    def join_inputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        return self._stacks.join_inputs(inputs)
-
-    def join_maps(self, maps: Sequence[Tensor]) -> list[Tensor]:
-        return self._stacks.join_maps(maps)
-
-    def separate_maps(self, layers: Sequence[Tensor]) -> list[Tensor]:
-        return self._stacks.separate_maps(layers)
-
-    def join_last_maps(self, maps: Sequence[Tensor]) -> Tensor:
-        return join_layer(None, *maps)
+    def token_shape(self) -> tuple[int, int]:
+        return self.cell_shape
 
     def require_blocks(self) -> None:
-        if not self.has_blocks:
-            raise UnsupportedModel(
-                f"{self.name} has no encoder followed by a decoder with self- and cross-attention of as many heads, or "
-                "hides its attention maps. Choose a method that only looks at the input, such as integrated-gradients."
-            )
-
-    @cached_property
-    def _stacks(self) -> Stacks | CoAttentionStacks:
-        self.require_blocks()
-        stacks = self._find_stacks()
-        assert stacks is not None
-        return stacks
-
-    def _find_stacks(self) -> Stacks | CoAttentionStacks | None:
-        return find_stacks(self.tape.blocks)
-
-
-@dataclass(frozen=True, eq=False)
-class CoAttentionForwardPass(PairForwardPass):
-    """A forward pass of two stacks that attend to each other; `counts` are their blocks (see `find_co_attention`)."""
-
-    counts: tuple[int, int, int] = (0, 0, 0)
-    has_co_attention = True
-
-    def _find_stacks(self) -> CoAttentionStacks | None:
-        return find_co_attention(self.tape.blocks, self.counts)
+        raise UnsupportedModel(
+            f"No attention maps were found in {self.name}: its pictures are read by a convolutional network or another "
+            "that is not a Transformer, or it hides the maps (load it with sdpa or eager). Choose a method that reads "
+            "gradients at the pixels, such as integrated-gradients or gradient-x-input, or one that hides parts of the "
+            "picture, such as occlusion, lime or shapley-sampling."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,37 +275,6 @@ class DetectorForwardPass(FullForwardPass):
         """Maps from boxes to boxes or to patches, in the order of computation."""
         of_encoder = set(map(id, self._blocks))
         return list_maps([attention for attention in self.tape.maps if id(attention) not in of_encoder])
-
-
-def run_forward(
-    model: Model, inputs: Inputs, kept: Sequence[str] = (), *, gradients_only: bool = False
-) -> FullForwardPass:
-    """Run the unmodified network once under a recorder; `kept` names modules whose outputs are kept."""
-    check_module_names(model.network, kept)
-    tensors = inputs.tensors
-    words = input_embedding(model.network)
-    head = partial(extract_logits, model)
-    with explain_size_errors(model, tensors):
-        tape, logits = record_forward(
-            model.network, tensors, words, float_input(tensors), head, kept, gradients_only=gradients_only
-        )
-    # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
-    if not logits.requires_grad or tape.leaf is None:
-        raise not_differentiable(model.name)
-    if model.is_encoder_decoder:
-        return PairForwardPass(model.name, tape, logits)
-    if model.reads_jointly and model.network.has_two_stacks:
-        return _make_joined_pass(model, tape, logits)
-    if model.finds_objects and model.network.has_decoder:
-        return DetectorForwardPass(model.name, tape, logits)
-    return FullForwardPass(model.name, tape, logits)
-
-
-def _make_joined_pass(model: Model, tape: Tape, logits: Tensor) -> PairForwardPass:
-    """Return the pass of a network that reads a picture and a text in a stack each."""
-    if model.network.counts is None:
-        return PairForwardPass(model.name, tape, logits)
-    return CoAttentionForwardPass(model.name, tape, logits, counts=model.network.counts)
 
 
 def float_input(tensors: Mapping[str, Tensor]) -> str | None:

@@ -3,10 +3,11 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.forward import ForwardPass, PairForwardPass
+from clearhead.engine.forward import ForwardPass
 from clearhead.engine.lrp.linear import READING
 from clearhead.engine.lrp.propagation import RelevancePass
 from clearhead.engine.seeds import Seeds
+from clearhead.engine.sequence_passes import PairForwardPass
 
 
 def read_head(forward: ForwardPass, seeds: Seeds) -> Tensor:

@@ -120,6 +120,9 @@ def _saved_features(model: Model, sizes: ConfigSizes) -> int:
 
 def image_tokens(config: Any) -> int:
     """Return the number of patches of an image, and a class token."""
+    # Networks for pictures of any shape state how many patches they were trained with.
+    if not _config_size(config, "image_size"):
+        return _config_size(config, "num_patches")
     image_size = _config_size(config, "image_size")
     patch_size = _config_size(config, "patch_size")
     if not patch_size:

@@ -7,14 +7,12 @@ from torch import Tensor
 
 from clearhead.engine.context import eager_inference
 from clearhead.engine.forward import ForwardPass
+from clearhead.engine.patches import choose_cells
 from clearhead.engine.tape import Tape
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
 from clearhead.model.outputs import extract_logits
-
-GRID = (8, 8)
-"""Rows and columns that an image is divided into if its network has no patches, or they are not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +49,7 @@ class OutputPass(ForwardPass):
 
     @property
     def token_shape(self) -> tuple[int, int]:
-        """The images of the batch, and the cells that each is divided into."""
-        rows, columns = self.tape.patches or (0, 0)
-        return len(self.output), rows * columns
+        return self.cell_shape
 
 
 def run_outputs(model: Model, inputs: Inputs) -> OutputPass:
@@ -68,5 +64,4 @@ def _choose_grid(inputs: Inputs) -> tuple[int, int] | None:
     pixels = inputs.tensors.get("pixel_values")
     if pixels is None:
         return None
-    height, width = pixels.shape[-2:]
-    return min(GRID[0], height), min(GRID[1], width)
+    return choose_cells(pixels)

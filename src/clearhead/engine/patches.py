@@ -2,8 +2,29 @@
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+CELLS = (8, 8)
+"""Rows and columns that an image is divided into if its network has no patches, or they are not known."""
+
+
+def choose_cells(pixels: Tensor) -> tuple[int, int]:
+    """Return rows and columns of cells for images without patches."""
+    height, width = pixels.shape[-2:]
+    return min(CELLS[0], height), min(CELLS[1], width)
+
+
+def number_cells(pixels: int, cells: int) -> Tensor:
+    """Return the cell of each pixel of a side."""
+    # In integers: cells of a side that they do not divide differ by one pixel at most.
+    return torch.arange(pixels) * cells // pixels
+
+
+def _select_cells(pixels: int, cells: int, like: Tensor) -> Tensor:
+    """Return a matrix with ones where a pixel of a side lies in a cell (cells × pixels)."""
+    return F.one_hot(number_cells(pixels, cells), cells).T.to(like)
 
 
 @dataclass(frozen=True)
@@ -22,10 +43,17 @@ class PatchGrid:
 
     def sum_pixels(self, pixels_BPQ: Tensor) -> Tensor:
         """Return the sum of a pixel map over each patch, zero for all other tokens (B,T)."""
+        return F.pad(self._sum_cells(pixels_BPQ).flatten(1), (self.leading, self.trailing))
+
+    def _sum_cells(self, pixels_BPQ: Tensor) -> Tensor:
+        height, width = pixels_BPQ.shape[-2:]
+        # Pooled cells would overlap.
+        if height % self.rows or width % self.columns:
+            rows_RP = _select_cells(height, self.rows, pixels_BPQ)
+            return rows_RP @ pixels_BPQ @ _select_cells(width, self.columns, pixels_BPQ).T
         # Pooling averages, so the sum over a patch is its mean times its area.
         means = F.adaptive_avg_pool2d(pixels_BPQ, (self.rows, self.columns))
-        area = pixels_BPQ.shape[-2] * pixels_BPQ.shape[-1] / (self.rows * self.columns)
-        return F.pad(means.flatten(1) * area, (self.leading, self.trailing))
+        return means * (height * width / (self.rows * self.columns))
 
     def merge_factor(self, count: int) -> int | None:
         """Return how many patches per side were merged into each of `count` tokens; None if they form no grid."""

@@ -43,7 +43,7 @@ class RelevanceCache:
         for hidden in self._forward.hidden_states:
             started.keep(hidden, _sum_over_features)
         # Only partial LRP stops at the last map, and reports what was under way there.
-        if rules is Z_PLUS:
+        if rules is Z_PLUS and self._forward.last_maps:
             started.keep_total(self._forward.attentions[-1])
         if self._keep_leaf:
             started.keep(self._forward.leaf)

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.engine.context import NETWORK_LOCK, list_modules
-from clearhead.engine.forward import ForwardPass, run_forward
+from clearhead.engine.forward import ForwardPass
 from clearhead.engine.gradients import GradientCache, Gradients, compute_gradients
 from clearhead.engine.lrp.kernels.dispatch import allows_tf32
 from clearhead.engine.memory import estimate_memory
 from clearhead.engine.product_types import PRECISIONS, TF32
+from clearhead.engine.recorded_pass import run_forward
 from clearhead.engine.seeds import Seeds
 from clearhead.engine.streams import copy_to_host
 from clearhead.engine.trace import Trace

@@ -5,8 +5,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
-from clearhead.engine.forward import run_forward
 from clearhead.engine.product_types import PRECISIONS, find_product_type
+from clearhead.engine.recorded_pass import run_forward
 from clearhead.engine.step_trace import StepTrace
 from clearhead.engine.trace import Trace
 from clearhead.model.inputs import as_inputs

@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.engine.answer_positions import precedes_answer, read_answer
 from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.conservation import report_conservation
-from clearhead.engine.forward import ForwardPass, run_forward
+from clearhead.engine.forward import ForwardPass
 from clearhead.engine.gradients import GradientCache, Gradients, compute_module_coefficients
 from clearhead.engine.head_reading import read_head
 from clearhead.engine.head_relevance import head_relevances
@@ -22,8 +22,8 @@ from clearhead.engine.lookups import source_tokens
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.module_outputs import find_output
-from clearhead.engine.output_pass import run_outputs
 from clearhead.engine.patches import PatchGrid
+from clearhead.engine.recorded_pass import run_model
 from clearhead.engine.relevance_cache import RelevanceCache
 from clearhead.engine.seeds import Seeds
 from clearhead.engine.step_gradients import StepSeeds, compute_step_gradients, start_passes
@@ -390,11 +390,7 @@ def capture(
     """
     model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
-    forward: ForwardPass
-    if model.is_function:
-        forward = run_outputs(model, batch)
-    else:
-        forward = run_forward(model, batch, _as_names(modules), gradients_only=gradients_only)
+    forward = run_model(model, batch, _as_names(modules), gradients_only=gradients_only)
     # Before targets are resolved: the prediction of NaN logits would be arbitrary.
     check_finite(model, forward.host_output)
     return Trace(model, batch, forward, resolve_targets(model, batch, forward.host_output, target))

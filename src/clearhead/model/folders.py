@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearhead.model.adapters import Adapter, count_adapter_classes, is_adapter, put_on, read_adapter
-from clearhead.model.joined_networks import WRAPPERS
+from clearhead.model.joined_families import WRAPPERS
 from clearhead.model.language import encoder_decoder_architectures, picture_architectures
 from clearhead.model.load_errors import load_error, refuse_missing_weights, translate_load_errors
 from clearhead.model.model import Model
@@ -14,8 +14,9 @@ from clearhead.model.objects import unwrap_network
 from clearhead.model.picture_processor import load_picture_processor
 from clearhead.model.sentence_folders import SentenceFolder, read_sentence_folder
 from clearhead.model.source_names import is_path, source_exists, validate_source
+from clearhead.model.tower_families import WITH_HEADS, dual_encoder_architectures
 from clearhead.model.tower_processor import load_tower_processor
-from clearhead.model.two_towers import dual_encoder_architectures, make_text_pair_encoder
+from clearhead.model.two_towers import make_text_pair_encoder
 
 # Ending of an architecture's name to the class of Transformers that loads it.
 AUTO_CLASSES = {
@@ -102,7 +103,7 @@ def _read_config(source: str) -> Any:
 
 def _find_auto_class(architecture: str) -> str:
     # First: their names end like those of networks that read texts alone. A class loads itself.
-    if architecture in WRAPPERS:
+    if architecture in WRAPPERS or architecture in WITH_HEADS:
         return architecture
     for ending, auto_class in AUTO_CLASSES.items():
         if architecture.endswith(ending):
@@ -152,7 +153,9 @@ def _require_vocabulary(source: str, tokenizer: Any) -> None:
 
 
 def _takes_pictures(architecture: str) -> bool:
-    """Return whether a network reads pictures, and not regions, together with words."""
+    """Return whether a network reads pictures, and not regions, and words."""
+    if architecture in WITH_HEADS:
+        return True
     return architecture in WRAPPERS and WRAPPERS[architecture].takes_images
 
 

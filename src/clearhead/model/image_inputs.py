@@ -11,6 +11,10 @@ from clearhead.errors import BadInput
 from clearhead.model import images
 from clearhead.model.batches import Box, Encoded, Item
 from clearhead.model.model import Model
+from clearhead.model.packed_patches import read_picture
+
+# The longer edge of a picture by its shorter one, at most, where both are made multiples of a number.
+LONGEST_EDGE = 1333 / 800
 
 
 def encode_image(model: Model, source: Any) -> Encoded:
@@ -22,8 +26,7 @@ def encode_image(model: Model, source: Any) -> Encoded:
 
 def _process(processor: Any, image: Image.Image) -> Tensor:
     # Processors return a batch, here of one image.
-    pixels: Tensor = processor(images=image, return_tensors="pt")["pixel_values"][0]
-    return pixels
+    return read_picture(processor(images=image, return_tensors="pt"))
 
 
 def _make_item(processor: Any, image: Image.Image, pixels: Tensor) -> Item:
@@ -79,6 +82,9 @@ def _resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
         return width, height
     # A dict, or the SizeDict of newer versions of Transformers.
     size = dict(getattr(processor, "size", None) or {})
+    divisor = getattr(processor, "size_divisor", None)
+    if size.get("shortest_edge") and divisor:
+        return _scale_to_divisor(width, height, size["shortest_edge"], divisor)
     if size.get("shortest_edge"):
         return _scale_to_shortest_edge(width, height, size["shortest_edge"])
     return size.get("width") or width, size.get("height") or height
@@ -87,6 +93,16 @@ def _resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
 def _scale_to_shortest_edge(width: int, height: int, edge: int) -> tuple[int, int]:
     scale = edge / min(width, height)
     return _scale_edge(width, scale), _scale_edge(height, scale)
+
+
+def _scale_to_divisor(width: int, height: int, edge: int, divisor: int) -> tuple[int, int]:
+    """Return width and height as BridgeTower's processor makes them: multiples, of which the longer is limited."""
+    scale = min(edge / min(width, height), int(LONGEST_EDGE * edge) / max(width, height))
+    return _round_down(width * scale, divisor), _round_down(height * scale, divisor)
+
+
+def _round_down(pixels: float, divisor: int) -> int:
+    return int(pixels + 0.5) // divisor * divisor
 
 
 def _scale_edge(pixels: int, scale: float) -> int:

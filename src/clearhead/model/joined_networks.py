@@ -64,7 +64,11 @@ class JoinedNetwork(nn.Module):
     has_two_stacks = False
     """Whether picture and text have a stack each, of which the second reads the first, or both each other."""
     counts: tuple[int, int, int] | None = None
-    """Blocks of words, of the picture, and of both, where they attend to each other."""
+    """Blocks of words, of the picture, and of both, where they attend to each other or a third stack reads them."""
+    has_bridges = False
+    """Whether stacks of one input each are added to those that read both, block by block."""
+    has_third_stack = False
+    """Whether picture and text have a stack each, and a third reads both."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -248,23 +252,15 @@ class BlipNetwork(JoinedNetwork):
         super().__init__(network)
         # The order in which the head was trained.
         self.config.id2label = {0: "no match", 1: "match"}
-        vision, text = network.config.vision_config, network.config.text_config
-        if vision.hidden_size != text.hidden_size:
-            raise UnsupportedModel(
-                f"The patches of this BLIP model have {vision.hidden_size} features and its words {text.hidden_size}, "
-                "which is no one sequence: load one with as many, such as blip-itm-base."
-            )
+        require_one_width(network.config, "BLIP", "blip-itm-base")
 
     def forward(self, inputs_embeds: Tensor, attention_mask: Tensor, source_length: Tensor) -> Tensor:
         source = int(source_length[0, 0])
         patches, words = split_sequences(inputs_embeds, source)
-        seen = attention_mask[:, :source]
-        # The stack of the picture takes no mask: what is hidden of it is zero.
-        if not bool(seen.all()):
-            patches = patches * seen[..., None].to(patches.dtype)
-        # Blank, of the only size that the network takes: its embeddings are replaced.
+        # The stack of the picture takes no mask.
+        patches = hide_patches(patches, attention_mask[:, :source])
         side = self.config.vision_config.image_size
-        pixels = torch.zeros(len(inputs_embeds), 3, side, side, dtype=inputs_embeds.dtype, device=inputs_embeds.device)
+        pixels = make_blank_pixels(inputs_embeds, (side, side))
         ids = torch.zeros_like(attention_mask[:, source:])
         with (
             replace_output(self.network.vision_model.embeddings, patches),
@@ -287,21 +283,14 @@ class BlipNetwork(JoinedNetwork):
         return JoinedEmbeddings(embeddings_TD, words_1TD.shape[1], 1, grid, cells, is_last=True)
 
 
-WRAPPERS: dict[str, type[JoinedNetwork]] = {
-    "ViltForQuestionAnswering": ViltNetwork,
-    "ViltForImageAndTextRetrieval": ViltNetwork,
-    "VisualBertForQuestionAnswering": VisualBertNetwork,
-    "VisualBertForVisualReasoning": VisualBertNetwork,
-    "LxmertForQuestionAnswering": LxmertNetwork,
-    "BlipForImageTextRetrieval": BlipNetwork,
-}
-"""Stock networks by class name."""
-
-
-def wrap_joined(network: Any) -> Any:
-    """Return a network that takes joined embeddings, or the network itself if it is of no such family."""
-    wrapper = WRAPPERS.get(type(network).__name__)
-    return network if wrapper is None else wrapper(network)
+def require_one_width(config: Any, family: str, example: str) -> None:
+    """Raise UnsupportedModel unless patches and words have as many features."""
+    vision, text = config.vision_config, config.text_config
+    if vision.hidden_size != text.hidden_size:
+        raise UnsupportedModel(
+            f"The patches of this {family} model have {vision.hidden_size} features and its words {text.hidden_size}, "
+            f"which is no one sequence: load one with as many, such as {example}."
+        )
 
 
 def split_sequences(inputs_embeds: Tensor, source: int) -> tuple[Tensor, Tensor]:
@@ -312,6 +301,18 @@ def split_sequences(inputs_embeds: Tensor, source: int) -> tuple[Tensor, Tensor]
 def make_blank(inputs_embeds: Tensor) -> Tensor:
     """Return zeros in the shape of the embeddings, which no gradient or relevance reaches."""
     return torch.zeros(inputs_embeds.shape, dtype=inputs_embeds.dtype, device=inputs_embeds.device)
+
+
+def hide_patches(patches_BKD: Tensor, seen_BK: Tensor) -> Tensor:
+    """Return patches with zeros in the place of those that are hidden."""
+    if bool(seen_BK.all()):
+        return patches_BKD
+    return patches_BKD * seen_BK[..., None].to(patches_BKD.dtype)
+
+
+def make_blank_pixels(inputs_embeds: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return blank pictures of the only size that a network takes, whose embeddings are replaced."""
+    return torch.zeros(len(inputs_embeds), 3, *size, dtype=inputs_embeds.dtype, device=inputs_embeds.device)
 
 
 @contextmanager
@@ -326,6 +327,20 @@ def fixed_draws() -> Iterator[None]:
 def replace_output(module: nn.Module, output: Any) -> Iterator[None]:
     """Let a module return something else, in this thread."""
     handle = module.register_forward_hook(_in_this_thread(lambda *_: output))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def replace_input(module: nn.Module, convert: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Let a module read something else in the place of its first argument, in this thread."""
+
+    def replace(module: nn.Module, args: Any) -> Any:
+        return convert(args[0]), *args[1:]
+
+    handle = module.register_forward_pre_hook(_in_this_thread(replace))
     try:
         yield
     finally:

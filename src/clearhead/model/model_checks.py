@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.errors import UnsupportedModel
-from clearhead.model.joined_networks import WRAPPERS
+from clearhead.model.joined_families import WRAPPERS
 from clearhead.model.model import Model
 from clearhead.model.picture_layout import LAYOUTS, REASONS
 from clearhead.model.tower_processor import as_tower_processor
@@ -23,8 +23,8 @@ MIXED_STACKS = {
     "visual_bert": _OTHER_HEAD,
     "lxmert": _OTHER_HEAD,
     "blip": _OTHER_HEAD,
-    "flava": "it has no head that classifies a picture with a text",
-    "bridgetower": "both of its stacks attend to each other from the middle on, which Clearhead does not trace yet",
+    "flava": "it has no head that matches a picture and a text",
+    "bridgetower": _OTHER_HEAD,
 }
 # Packages of the modules that eager-mode quantisation of torch puts into a network.
 QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")
@@ -34,7 +34,7 @@ def validate_model(model: Model) -> None:
     """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
     # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
-    if not model.reads_jointly:
+    if not (model.reads_jointly or model.reads_pairs):
         _refuse_mixed_stacks(model.config, architecture)
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise _refuse_pictures(model.config) or unsupported_head(architecture)

@@ -12,11 +12,13 @@ from clearhead.model.choice_network import ChoiceNetwork, wrap_choices
 from clearhead.model.custom_network import CustomNetwork, is_stock, wrap_module
 from clearhead.model.focus_networks import FocusNetwork, wrap_focus
 from clearhead.model.function_network import TEXTS, FunctionNetwork, name_function, wrap_function
-from clearhead.model.joined_networks import JoinedNetwork, wrap_joined
+from clearhead.model.joined_families import wrap_joined
+from clearhead.model.joined_networks import JoinedNetwork
 from clearhead.model.language import AnswerNetwork, wrap_language_model
 from clearhead.model.model import Model
 from clearhead.model.source_names import has_path_marks
-from clearhead.model.two_towers import DualEncoder, wrap_dual_encoder
+from clearhead.model.tower_families import wrap_dual_encoder
+from clearhead.model.two_towers import DualEncoder
 
 WRAPPED = (AnswerNetwork, FocusNetwork, ChoiceNetwork, CustomNetwork, FunctionNetwork, JoinedNetwork)
 

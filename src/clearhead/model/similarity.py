@@ -1,7 +1,7 @@
 """Models that compare: two texts by a sentence encoder, or pictures with fixed texts by a two-tower model."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,14 @@ from clearhead.model.two_towers import FIRST, SECOND, DualEncoder, Tower, make_t
 
 # Inputs that are embedded together.
 BATCH = 32
+
+
+@dataclass(frozen=True)
+class SideBatch:
+    """A batch of one side, and where its inputs stand among those that were encoded."""
+
+    indices: Sequence[int]
+    inputs: Inputs
 
 
 def similarity(
@@ -85,10 +93,29 @@ def _side_processor(model: Model, side: int) -> Any:
     return processor.tokenizer
 
 
-def encode_side(model: Model, side: int, sources: Sequence[Any], overflow: str = "error") -> Inputs:
-    """Encode inputs of one side as a batch."""
+def encode_side(model: Model, side: int, sources: Sequence[Any], overflow: str = "error") -> list[SideBatch]:
+    """Encode inputs of one side as batches: of texts one, of pictures one for each size."""
     tower = make_reading_tower(model, side)
-    return collate(tower, [_encode(tower, model, source, overflow) for source in sources])
+    encoded = [_encode(tower, model, source, overflow) for source in sources]
+    groups: dict[Any, list[int]] = {}
+    for index, row in enumerate(encoded):
+        groups.setdefault(_picture_size(row), []).append(index)
+    return [SideBatch(indices, _collate_some(tower, encoded, indices)) for indices in groups.values()]
+
+
+def _collate_some(tower: Model, encoded: Sequence[Encoded], indices: Sequence[int]) -> Inputs:
+    return collate(tower, [encoded[index] for index in indices])
+
+
+def _picture_size(encoded: Encoded) -> Any:
+    # Texts of different lengths are padded instead.
+    pixels = encoded.values.get("pixel_values")
+    return None if pixels is None else pixels.shape
+
+
+def encode_one(model: Model, side: int, source: Any, overflow: str = "error") -> Inputs:
+    """Encode a single input of one side."""
+    return encode_side(model, side, [source], overflow)[0].inputs
 
 
 def make_reading_tower(model: Model, side: int) -> Model:
@@ -126,10 +153,12 @@ def _pad_text(tower: Model, encoded: Encoded, length: int) -> Encoded:
 
 def embed_side(model: Model, side: int, sources: Sequence[Any], overflow: str = "error") -> Tensor:
     """Return the embeddings of inputs of one side, without gradients (N,D)."""
-    rows = []
+    rows: list[Any] = [None] * len(sources)
     for start in range(0, len(sources), BATCH):
-        batch = encode_side(model, side, sources[start : start + BATCH], overflow)
-        # The side that is held: its gradients are those of another trace.
-        with torch.no_grad():
-            rows.append(_dual_encoder(model).embed(side, batch.tensors))
-    return torch.cat(rows)
+        for batch in encode_side(model, side, sources[start : start + BATCH], overflow):
+            # The side that is held: its gradients are those of another trace.
+            with torch.no_grad():
+                embeddings_BD = _dual_encoder(model).embed(side, batch.inputs.tensors)
+            for index, embedding_D in zip(batch.indices, embeddings_BD, strict=True):
+                rows[start + index] = embedding_D
+    return torch.stack(rows)

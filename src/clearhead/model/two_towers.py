@@ -19,9 +19,9 @@ FIRST, SECOND = 0, 1
 POOLINGS = ("mean", "cls")
 SCORES = ("cosine", "dot")
 # Families that read the last position of a text, so that texts have to be padded to one length.
-FIXED_LENGTH = ("siglip",)
+FIXED_LENGTH = ("siglip", "siglip2")
 # Families whose logits are those of independent yes-or-no questions.
-SIGMOID = ("siglip",)
+SIGMOID = ("siglip", "siglip2")
 
 
 class UnitNorm(nn.Module):
@@ -70,6 +70,10 @@ class DualEncoder(nn.Module):
         """Return what is added to the product of two embeddings."""
         return 0.0
 
+    def find_grid(self, pixels: Tensor) -> tuple[int, int] | None:
+        """Return rows and columns of patches, unless they are cut by a convolution, whose output tells them."""
+        return None
+
     def make_head(self, others_CD: Tensor) -> tuple[Tensor, Tensor]:
         """Return weights and biases of the linear layer that scores an embedding against others."""
         return others_CD * self.read_scale(), others_CD.new_full((len(others_CD),), self.read_bias())
@@ -91,8 +95,13 @@ class ImageTextEncoder(DualEncoder):
         features = self.network.get_text_features if side else self.network.get_image_features
         # Whatever the config says: a tuple would not tell its pooled output from the hidden states.
         output = features(**tensors, return_dict=True)
-        embeddings_BD: Tensor = self.unit_norm(output.pooler_output)
+        embeddings_BD: Tensor = self.unit_norm(self.pool(output))
         return embeddings_BD
+
+    def pool(self, output: Any) -> Tensor:
+        """Return the embedding among what a tower returns (B,D)."""
+        pooled_BD: Tensor = output.pooler_output
+        return pooled_BD
 
     def read_scale(self) -> float:
         # ALIGN divides by a temperature; the others keep the logarithm of a factor.
@@ -162,6 +171,9 @@ class Tower(nn.Module):
     def get_input_embeddings(self) -> Any:
         return self.encoder.word_table(self.side)
 
+    def find_grid(self, pixels: Tensor) -> tuple[int, int] | None:
+        return self.encoder.find_grid(pixels)
+
     def forward(self, **tensors: Tensor) -> Tensor:
         return self._compare(self.encoder.embed(self.side, tensors))
 
@@ -184,39 +196,6 @@ def _choose_problem(classes: int, *, has_sigmoid: bool) -> str:
         return "multi_label_classification"
     # The softmax over a single text would be one, whatever the picture shows.
     return "regression" if classes == 1 else "single_label_classification"
-
-
-def is_dual_encoder(network: Any) -> bool:
-    """Return whether a stock network embeds pictures and texts and compares them by a scaled product."""
-    # BLIP writes to its word embeddings in place, and its heads cross both inputs.
-    if getattr(network.config, "model_type", "") == "blip":
-        return False
-    has_getters = hasattr(network, "get_image_features") and hasattr(network, "get_text_features")
-    return has_getters and (hasattr(network, "logit_scale") or hasattr(network, "temperature"))
-
-
-def dual_encoder_architectures() -> set[str]:
-    """Return the two-tower models of Transformers by class name."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES
-
-    # Any two encoders joined; it is in no list of Transformers.
-    return {"VisionTextDualEncoderModel", *MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES.values()}
-
-
-def wrap_dual_encoder(network: Any) -> Any:
-    """Return a two-tower network with its towers apart, or the network itself if it is none."""
-    if not is_dual_encoder(network):
-        return network
-    _refuse_packed_patches(network)
-    return ImageTextEncoder(network)
-
-
-def _refuse_packed_patches(network: Any) -> None:
-    if network.config.model_type == "siglip2":
-        raise UnsupportedModel(
-            "Siglip2Model reads pictures of any shape in packed patches, which is not covered: load a SigLIP 2 "
-            "checkpoint of fixed size, whose class is SiglipModel."
-        )
 
 
 def make_text_pair_encoder(network: Any, pooling: str, score: str) -> TextPairEncoder:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
+from clearhead.engine.patches import number_cells
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs, Item
 from clearhead.model.model import Model
@@ -279,14 +280,9 @@ def _patch_size(model: Model) -> tuple[int, ...]:
 
 def grid_labels(height: int, width: int, cells: tuple[int, int]) -> Tensor:
     """Number cells from 1, row by row, for each pixel (P,Q)."""
-    row_P = _cell_numbers(height, cells[0])
-    column_Q = _cell_numbers(width, cells[1])
+    row_P = number_cells(height, cells[0])
+    column_Q = number_cells(width, cells[1])
     return row_P[:, None] * cells[1] + column_Q[None, :] + 1
-
-
-def _cell_numbers(size: int, cells: int) -> Tensor:
-    # In integers: cells of a side that they do not divide differ by one pixel at most.
-    return torch.arange(size) * cells // size
 
 
 def _load_slic() -> Any:

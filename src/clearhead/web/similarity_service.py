@@ -105,11 +105,11 @@ class SimilarityService:
     def _check_sides(self, model: Model, method: MethodSpec, sides: Sequence[Any], overflow: str) -> None:
         """Raise an error if a text is too long, or if a batch of the method would take too much memory."""
         for side, sources in enumerate(sides):
-            inputs = encode_side(model, side, sources, overflow)
             tower = make_reading_tower(model, side)
-            # Pictures have no tokens yet, but their model says how many patches they get.
-            tokens = longest_text(inputs) or image_tokens(tower.config)
-            check_batch_rows(tower, method, tokens, self.service.limits)
+            for batch in encode_side(model, side, sources, overflow):
+                # Pictures have no tokens yet, but their model says how many patches they get.
+                tokens = longest_text(batch.inputs) or image_tokens(tower.config)
+                check_batch_rows(tower, method, tokens, self.service.limits)
 
 
 def _explain_pair(
