@@ -79,10 +79,17 @@ class RunFolder:
         for path in self._shard_paths("explanations.parquet"):
             yield from self._read_rows(path)
 
-    def _read_rows(self, path: Path) -> list[Row]:
+    def sources(self, shards: int) -> Iterator[Row]:
+        """Yield the example and the source, with the right label, of each explanation in the first shards."""
+        for number in range(shards):
+            if self.has_shard(number):
+                # Not the other columns, which hold every token.
+                yield from self._read_rows(self._shard_path(number, "explanations.parquet"), ("example", "source"))
+
+    def _read_rows(self, path: Path, columns: Sequence[str] | None = None) -> list[Row]:
         if self.max_file_bytes is None:
-            return read_parquet(path)
-        return read_small_parquet(path, self.max_file_bytes)
+            return read_parquet(path, columns)
+        return read_small_parquet(path, self.max_file_bytes, columns)
 
     def notes(self) -> list[Row]:
         """Return what was refused and skipped, by shard."""

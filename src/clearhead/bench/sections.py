@@ -49,6 +49,8 @@ class Section:
     grids: tuple[Grid, ...] = ()
     charts: tuple[Chart, ...] = ()
     folded: bool = False
+    # Whether the paragraphs are independent of each other, and read best as a list.
+    listed: bool = False
 
 
 def section_html(section: Section) -> str:
@@ -105,8 +107,7 @@ def section_markdown(section: Section) -> str:
 
 def _paragraphs_markdown(section: Section) -> list[str]:
     paragraphs = list(map(markdown_parts.escape, section.paragraphs))
-    # The sentences of a verdict are independent of each other, and read best as a list.
-    if section.title == "Verdict":
+    if section.listed:
         return ["\n".join(f"- {line}" for line in paragraphs)]
     return paragraphs
 
