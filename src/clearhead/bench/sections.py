@@ -64,7 +64,7 @@ def section_html(section: Section) -> str:
 def _body_html(section: Section) -> str:
     fragments = [
         *map(_paragraph_html, section.paragraphs),
-        *map(_grid_html, section.grids),
+        *(_grid_html(grid, section.title) for grid in section.grids),
         *map(_chart_html, section.charts),
     ]
     return "".join(fragments)
@@ -74,11 +74,11 @@ def _paragraph_html(text: str) -> str:
     return f"<p>{html_parts.escape(text)}</p>"
 
 
-def _grid_html(grid: Grid) -> str:
+def _grid_html(grid: Grid, title: str) -> str:
     columns = list(map(html_parts.escape, grid.columns))
     rows = [list(map(_cell_html, row)) for row in grid.rows]
     # Wide tables scroll by themselves, so that the page does not.
-    return f'<div style="overflow-x:auto">{html_parts.table(columns, rows)}</div>'
+    return html_parts.scrollable(title, html_parts.table(columns, rows))
 
 
 def _cell_html(cell: Cell) -> str:
