@@ -473,7 +473,9 @@ def test_mistakes(run, folder, tmp_path, arguments, message):
     assert message in errors
 
 
-def test_a_damaged_manifest_is_a_mistake(run, folder, tmp_path):
+@pytest.mark.parametrize("manifest", ["{", "[]", json.dumps({"format": FORMAT, "plan": {"task": "dev.tsv"}})])
+def test_a_damaged_manifest_is_a_mistake(run, folder, tmp_path, manifest):
     folder(summary())
-    (tmp_path / MANIFEST).write_text("{")
-    assert run(str(tmp_path))[0] == 2
+    (tmp_path / MANIFEST).write_text(manifest)
+    code, _, errors = run(str(tmp_path))
+    assert code == 2 and MANIFEST in errors

@@ -11,11 +11,11 @@ from typing import Any
 from PIL import Image
 
 from clearhead.bench import report
-from clearhead.bench.run_folder import RunFolder
+from clearhead.bench.run_folder import RunFolder, require_manifest
 from clearhead.bench.summary import summarise_run
 from clearhead.data.read import read_task
 from clearhead.data.task import Picture
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.manifest import hash_files
 from clearhead.registry import unknown_name
 from clearhead.web.limits import Limits
@@ -182,11 +182,25 @@ class Runs(Mapping[str, Run]):
         self._check_data_used()
 
     def _check_data_used(self) -> None:
-        # Opens all runs, so that what is no run at all is reported at the start and not on the page.
-        used = {run.data for run in self.values()}
+        """Raise BadOption for data that none of the runs was made from."""
+        opened = self._open_readable()
+        used = {run.data for run in opened}
         for path in self._data:
-            if path not in used:
+            # A run that cannot be read may be the one that was made from it.
+            if path not in used and len(opened) == len(self):
                 raise BadOption(f"No run was made from '{path}' in its present state: check --data and --run.")
+
+    def _open_readable(self) -> list[Run]:
+        """Open the runs at the start of the page; a damaged one leaves the others alone."""
+        opened = []
+        for name, folder in self._folders.items():
+            # What is no run at all is a mistake in the command, which is told at once.
+            require_manifest(folder)
+            try:
+                opened.append(self[name])
+            except BadFile as error:
+                LOG.error("The run '%s' is left out: %s", name, error)
+        return opened
 
     def describe(self, name: str) -> RunInfo:
         """Return what a run has; a damaged one has nothing but its name, and leaves the others alone."""
