@@ -18,7 +18,7 @@ from clearhead.model import zoo
 from clearhead.model.model import Model
 from clearhead.plain import finite
 from clearhead.version import __version__
-from clearhead.views import html, html_parts, text_spans
+from clearhead.views import html, html_parts, line_styles, text_spans
 from clearhead.views.text_spans import escape_hidden
 from clearhead.web.dispatcher import MAX_TICKET, Dispatcher
 from clearhead.web.method_menu import MENU, find_group, list_choices, list_inputs
@@ -88,7 +88,7 @@ def _load_page() -> str:
 
 @cache
 def _load_view_styles() -> str:
-    return "\n".join(html_parts.style_sheet())
+    return "\n".join((*html_parts.style_sheet(), *line_styles.style_rules()))
 
 
 @cache
