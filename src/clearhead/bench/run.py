@@ -92,9 +92,9 @@ class _ProgressOfJobs:
         if label == SHARD_STEPS and total:
             self._show(self._sizes[self._pending[0]] * done // total)
 
-    def _show(self, part: int = 0) -> None:
+    def _show(self, under_way: int = 0) -> None:
         kept = self._total - sum(self._sizes[number] for number in self._pending)
-        self._advance(kept + part, kept, self._total)
+        self._advance(kept + under_way, kept, self._total)
 
 
 def _write_shards(run: RunFolder, results: Iterator[ShardResult], progress: _ProgressOfJobs) -> None:
