@@ -79,7 +79,7 @@ def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
 def test_a_curve_that_fails_leaves_no_other(visit):
     page = explain(visit())
     page.click("#add-comparison")
-    page.wait_for_selector("#columns article:nth-child(2)")
+    page.wait_for_selector("#method-curves[aria-busy=false]")
     page.route("**/api/curve", lambda route: route.fulfill(status=503, json={"error": "too busy"}))
     page.select_option("#method", "att-cat")
     expect_contains(page, "#problems", "too busy")
