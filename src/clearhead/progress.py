@@ -22,7 +22,13 @@ WORTH_TELLING = 20.0
 BAR = threading.Lock()
 Observer = Callable[[int, int | None, str], None]
 """Called with the number of finished items, their total and their label."""
+Advance = Callable[[int], None]
+"""Called with the number of items that have been finished since the last time."""
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+def ignore_progress(count: int) -> None:
+    """Show nothing."""
 
 
 @contextmanager

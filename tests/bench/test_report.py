@@ -9,6 +9,7 @@ import pytest
 from helpers.explanations import HOSTILE
 from helpers.saved_models import save_text_model
 
+import clearhead
 from clearhead.bench import report
 from clearhead.bench.evidence import Evidence
 from clearhead.bench.format import format_number
@@ -42,6 +43,10 @@ def pair(name, first, second, p):
     }
 
 
+def describe(name, better):
+    return {"columns": [name], "better": better, "summary": clearhead.metrics()[name].summary}
+
+
 def summary(**changes):
     """att-cat is shown to be best on aopc; on lodds it cannot be told from cat; both beat random."""
     rows = [row("att-cat", "aopc", 0.7), row("cat", "aopc", 0.5), row("random", "aopc", 0.2)]
@@ -53,6 +58,8 @@ def summary(**changes):
         "layout": LAYOUT,
         "methods": ["att-cat", "cat", "random"],
         "values": {"aopc": "higher", "lodds": "lower"},
+        "metrics": [describe("aopc", "higher"), describe("lodds", "lower")],
+        "accuracy": {"right": 171, "labelled": 200, "value": 0.855, "low": 0.7985, "high": 0.9009},
         "rows": rows,
         "comparisons": tests,
         "curves": {"aopc": [{"method": "att-cat", "x": [0.0, 0.5, 1.0], "y": [0.0, 0.4, 0.9]}]},
@@ -320,6 +327,28 @@ def test_a_comparison_of_too_few_examples_has_no_p(folder):
     assert "too few" not in report.document(folder(summary()), summary())
 
 
+def test_every_metric_is_explained_in_the_words_of_its_docstring(folder):
+    run_summary = summary()
+    document = report.document(folder(run_summary), run_summary).replace("\\", "")
+    explained = document.partition("## What the values measure")[2].partition("##")[0]
+    for name, better in summary()["values"].items():
+        assert f"- {name} ({better} is better): {clearhead.metrics()[name].summary}\n" in explained
+
+
+def test_values_of_one_metric_are_explained_together(folder):
+    overlap = {"columns": ["token-overlap", "count"], "better": "lower", "summary": "Share; `count` is not divided."}
+    run_summary = summary(metrics=[overlap])
+    page = report.page(folder(run_summary), run_summary)
+    assert "<p>token-overlap and count (lower is better): Share; count is not divided.</p>" in page
+
+
+def test_the_accuracy_of_the_model_is_told_where_it_is_known(folder):
+    run_summary = summary()
+    sentence = "85.5 % [79.8 %, 90.1 %]: 171 of the 200 labelled examples of this run are predicted rightly."
+    assert sentence in report.page(folder(run_summary), run_summary)
+    assert "Accuracy of the model" not in report.page(folder(run_summary), summary(accuracy=None))
+
+
 def test_a_sweep_over_k_is_labelled_with_its_numbers(folder):
     curves = {"token-f1": [{"method": "cat", "x": [10, 20, 40], "y": [0.1, 0.2, 0.3]}]}
     run_summary = summary(curves=curves)
@@ -444,7 +473,9 @@ def test_mistakes(run, folder, tmp_path, arguments, message):
     assert message in errors
 
 
-def test_a_damaged_manifest_is_a_mistake(run, folder, tmp_path):
+@pytest.mark.parametrize("manifest", ["{", "[]", json.dumps({"format": FORMAT, "plan": {"task": "dev.tsv"}})])
+def test_a_damaged_manifest_is_a_mistake(run, folder, tmp_path, manifest):
     folder(summary())
-    (tmp_path / MANIFEST).write_text("{")
-    assert run(str(tmp_path))[0] == 2
+    (tmp_path / MANIFEST).write_text(manifest)
+    code, _, errors = run(str(tmp_path))
+    assert code == 2 and MANIFEST in errors

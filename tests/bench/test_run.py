@@ -70,6 +70,17 @@ def test_a_finished_run_is_shown_without_importing_torch(plan, finished_run):
     assert "att-cat" in shown.stdout
 
 
+def test_progress_moves_within_a_shard(plan, tmp_path):
+    reported = []
+    run_plan(replace(plan, shard=6), tmp_path / "run", local, lambda *counts: reported.append(counts))
+    assert reported[0] == (0, 0, 9) and reported[-1] == (9, 9, 9)
+    assert {kept for _, kept, _ in reported} == {0, 6, 9}
+    done = [done for done, _, _ in reported]
+    assert done == sorted(done)
+    # Explaining is a third of the work, and each of the two metrics another.
+    assert {1, 2, 4, 7, 8} <= set(done)
+
+
 def test_a_second_run_computes_nothing(plan, finished_run):
     before = {path: path.stat().st_mtime_ns for path in finished_run.rglob("*") if path.is_file()}
     assert run_plan(plan, finished_run, forgetful) == RunFolder(finished_run).summary()

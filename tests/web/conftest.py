@@ -21,7 +21,7 @@ def address(tmp_path_factory):
     run = save_run(home, folders[0])
     photos, data = save_photo_run(home, folders[2])
     folders += [save_regression_model(home / "stars"), save_answer_model(home / "answers")]
-    arguments = ["--run", str(run), "--run", str(photos), "--data", str(data)]
+    arguments = ["--run", str(run), "--run", str(photos), "--data", str(data), "--task", str(home / "task.tsv")]
     for folder in folders:
         arguments += ["--model", str(folder)]
     with start_server(*arguments) as (_, served_address):

@@ -73,6 +73,48 @@ def test_examples_are_searched_sliced_and_opened_one_after_the_other(visit):
     expect(page.locator("#run-examples tr").nth(1)).to_have_class("open")
 
 
+def test_examples_of_data_are_predicted_while_one_looks(visit):
+    page = visit()
+    page.select_option("#run", "task:task.tsv")
+    expect_contains(page, "#run-count", re.compile(r"^6 of 6 examples, \d of 6 wrong$"))
+    expect(page.locator("#run-method")).to_be_hidden()
+    expect_text(page, "#run-model option", ["text-one", "text-two"])
+    page.select_option("#run-gold", "positive")
+    expect_contains(page, "#run-count", "3 of 3 examples")
+    expect(page.locator("#run-examples td:nth-child(3)").first).to_contain_text("%")
+    page.select_option("#run-model", "text-two")
+    expect_contains(page, "#run-count", re.compile(r"^3 of 3 examples, \d of 3 wrong$"))
+    text = page.locator("#run-examples span").first.inner_text()
+    page.locator("#run-examples button").first.click()
+    expect_text(page, "#relevance .reading", text)
+    expect_value(page, "#model", "text-two")
+    expect_contains(page, "#gold", "Right label: positive")
+    page.click("#run-next")
+    expect(page.locator("#run-examples tr").nth(1)).to_have_class("open")
+
+
+def forget_predictions(route):
+    """List examples as if none had been predicted: the server keeps the predictions of earlier tests."""
+    answer = route.fetch().json()
+    unknown = {"label": "", "predicted": None, "probability": None, "wrong": None}
+    examples = [{**example, **unknown} for example in answer["examples"]]
+    progress = {"done": 0, "total": answer["predicted"]["total"]}
+    route.fulfill(json={**answer, "examples": examples, "wrong": 0, "right": 0, "predicted": progress})
+
+
+def test_predictions_that_are_being_computed_are_counted(visit):
+    page = visit()
+    held = hold_requests(page, "**/api/predict")
+    page.route("**/api/tasks/*/examples?*", forget_predictions)
+    page.select_option("#run", "task:task.tsv")
+    expect_contains(page, "#run-count", "6 of 6 examples · predicting: 0 of 6 so far")
+    expect_text(page, "#run-examples td:nth-child(3)", ["…"] * 6)
+    wait_until(page, lambda: held)
+    page.unroute("**/api/tasks/*/examples?*")
+    held[0].fallback()
+    expect_contains(page, "#run-count", re.compile(r"^6 of 6 examples, \d of 6 wrong$"))
+
+
 def test_the_right_label_is_that_of_the_example_only(visit):
     page = visit()
     page.locator("#run-examples button").first.click()

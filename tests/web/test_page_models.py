@@ -4,7 +4,16 @@ import re
 
 import pytest
 from helpers.browser import needs_chromium
-from helpers.page import choose_photo, expect, expect_contains, expect_count, explain, hold_requests, wait_until
+from helpers.page import (
+    choose_photo,
+    expect,
+    expect_contains,
+    expect_count,
+    explain,
+    hold_requests,
+    reject_occlusion,
+    wait_until,
+)
 from helpers.saved_models import save_image_model, save_text_model
 
 pytestmark = needs_chromium
@@ -53,6 +62,40 @@ def test_the_difference_of_two_models_is_shown_word_by_word(visit):
     expect_contains(page, f"{DIFFERENCE} .ch-legend", "counts more")
     # Both predictions stand in the columns above it, too.
     expect_count(page, "#columns article", 2)
+
+
+LINES = "#method-chart polyline"
+
+
+def test_compared_methods_have_a_curve_each(visit):
+    page = explain(visit())
+    expect(page.locator("#method-curves")).to_be_hidden()
+    add_model(page, "old", "attn-lrp")
+    expect_count(page, LINES, 3)
+    for name in ("balanced-cat", "attn-lrp", "at random"):
+        expect(page.locator("#method-chart").get_by_text(name, exact=True)).to_be_visible()
+    means = r"lower is better: balanced-cat \d+\.\d %, attn-lrp \d+\.\d %, at random \d+\.\d %\.$"
+    expect_contains(page, "#method-means", re.compile(means))
+    page.get_by_role("button", name="Remove").click()
+    expect(page.locator("#method-curves")).to_be_hidden()
+
+
+def test_curves_of_two_models_name_them(visit):
+    page = explain(visit())
+    add_model(page, "new")
+    expect_count(page, LINES, 2)
+    expect_contains(page, "#method-means", re.compile(r"balanced-cat( · \w+)? · old .*balanced-cat( · \w+)? · new"))
+
+
+def test_a_curve_that_cannot_be_measured_leaves_the_others(visit):
+    page = explain(visit())
+    page.route("**/api/curve", reject_occlusion)
+    for method in ("occlusion", "attn-lrp"):
+        add_model(page, "old", method)
+        expect_contains(page, "#columns", method)
+    expect_count(page, LINES, 3)
+    expect_contains(page, "#method-means", "attn-lrp")
+    visit.messages.clear()
 
 
 def test_the_difference_goes_with_its_column(visit):

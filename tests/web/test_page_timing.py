@@ -79,11 +79,13 @@ def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
 def test_a_curve_that_fails_leaves_no_other(visit):
     page = explain(visit())
     page.click("#add-comparison")
-    page.wait_for_selector("#columns article:nth-child(2)")
+    page.wait_for_selector("#method-curves[aria-busy=false]")
     page.route("**/api/curve", lambda route: route.fulfill(status=503, json={"error": "too busy"}))
     page.select_option("#method", "att-cat")
     expect_contains(page, "#problems", "too busy")
     expect_contains(page, "#columns article:first-child", "att-cat")
+    # Of the test, and of both columns.
+    wait_until(page, lambda: sum("503" in message for message in visit.messages) == 3)
     visit.messages.clear()
     expect_count(page, "#bars *, #chart *", 0)
 
@@ -131,7 +133,7 @@ def test_the_right_column_is_removed(visit):
 def test_columns_wait_for_their_answer(visit):
     page = explain(visit())
     page.click("#add-comparison")
-    page.wait_for_selector("#columns article:nth-child(2)")
+    page.wait_for_selector("#method-curves[aria-busy=false]")
     held = hold_requests(page, "**/api/curve")
     page.fill("#text", "a film")
     page.click("#explain")

@@ -11,7 +11,7 @@ from helpers.saved_models import save_text_model
 pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
 
 from clearhead.data.parquet import read_parquet, read_small_parquet, to_parquet
-from clearhead.errors import BadFile
+from clearhead.errors import BadFile, BadOption
 from clearhead.web.app import build_app
 from clearhead.web.run_examples import ExampleFilter, parse_example
 from clearhead.web.runs import DAMAGED, Runs
@@ -88,6 +88,38 @@ def test_a_damaged_run_disables_only_itself(models, run, tmp_path, caplog):
         refused = client.get("/api/runs/damaged/examples", params=ASKED)
         assert refused.status_code == 422
         assert str(tmp_path) not in refused.text
+
+
+BROKEN_MANIFESTS = ["{", "[]", "{}", '{"format": 99}', '{"format": 1, "plan": {}, "hashes": {}, "versions": {}}']
+
+
+@pytest.mark.parametrize("manifest", BROKEN_MANIFESTS)
+def test_a_broken_manifest_disables_only_its_run(models, run, tmp_path, caplog, manifest):
+    damaged = shutil.copytree(run, tmp_path / "damaged")
+    (damaged / "manifest.json").write_text(manifest)
+    with open_client(models, damaged, run) as client:
+        assert "The run 'damaged' is left out" in caplog.text
+        bad, good = client.get("/api/runs").json()
+        assert (bad["error"], good["error"]) == (DAMAGED, "")
+        assert list_examples(client)["total"] == 6
+        for path in ("/api/runs/damaged/examples?method=att-cat&metric=aopc", "/runs/damaged"):
+            refused = client.get(path)
+            assert refused.status_code == 422
+            assert str(tmp_path) not in refused.text
+
+
+def test_a_folder_without_a_run_is_told_at_the_start(run, tmp_path):
+    with pytest.raises(BadFile, match="is not a run folder"):
+        Runs([run, tmp_path])
+
+
+def test_data_of_a_damaged_run_is_no_mistake(run, saved, tmp_path):
+    data = saved.parent / "task.tsv"
+    with pytest.raises(BadOption, match="No run was made from"):
+        Runs([run], [tmp_path])
+    assert Runs([run], [data])["my-run"].data == data
+    (run / "manifest.json").write_text("{")
+    assert len(Runs([run], [data])) == 1
 
 
 def test_values_that_are_no_numbers_are_left_out(models, run):

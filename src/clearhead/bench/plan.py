@@ -45,6 +45,10 @@ class Plan:
     allow_pickle: bool = False
 
 
+# Label under which a shard counts its steps: explanations of its examples, and their measurements.
+SHARD_STEPS = "steps of a shard"
+
+
 @dataclass(frozen=True)
 class Job:
     """One shard: examples start … stop of a metric group, for every method, since all methods share a trace."""

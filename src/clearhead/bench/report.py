@@ -8,7 +8,7 @@ from typing import Any
 
 from clearhead.bench.benchmark import BENCHMARKS, Benchmark
 from clearhead.bench.evidence import LEVEL, Evidence, Row, Summary
-from clearhead.bench.format import format_column, format_number, format_seconds
+from clearhead.bench.format import format_column, format_number, format_seconds, join_names
 from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.sections import Cell, Chart, Grid, Section, section_html, section_markdown
 from clearhead.bench.verdict import examples_text, verdict
@@ -16,6 +16,7 @@ from clearhead.evaluation.corrected_t import MIN_GROUPS
 from clearhead.model import zoo
 from clearhead.views import html, markdown_parts
 from clearhead.views.line_chart import Curve
+from clearhead.views.numbers import format_percent
 
 # More lines in one chart cannot be told apart.
 MAX_CHART_LINES = 12
@@ -68,14 +69,30 @@ def sections(run: RunFolder, summary: Summary) -> list[Section]:
     manifest = run.manifest
     data = filter(_has_content, _data_sections(manifest, summary))
     return [
-        Section("Verdict", tuple(verdict(summary))),
+        Section("Verdict", tuple(verdict(summary)), listed=True),
+        *_accuracy_sections(summary),
         *data,
         Section("What was run", tuple(_provenance(manifest, summary)), folded=True),
     ]
 
 
+def _accuracy_sections(summary: Summary) -> Iterator[Section]:
+    # Without right labels nothing is known about the model's accuracy.
+    if summary["accuracy"] is not None:
+        yield Section("Accuracy of the model", (_format_accuracy(summary["accuracy"]),))
+
+
+def _format_accuracy(accuracy: Row) -> str:
+    value, low, high = [format_percent(accuracy[name]) for name in ("value", "low", "high")]
+    return (
+        f"{value} [{low}, {high}]: {accuracy['right']} of the {accuracy['labelled']} labelled examples of this run are "
+        "predicted rightly. In brackets: 95 % interval."
+    )
+
+
 def _data_sections(manifest: Mapping[str, Any], summary: Summary) -> Iterator[Section]:
     yield Section("Values", (_legend(summary),), (_value_grid(manifest, summary),))
+    yield Section("What the values measure", tuple(_explain_metrics(summary)), listed=True)
     yield Section("Curves", (INTERVAL_NOTE,), charts=tuple(_charts(summary)))
     yield Section("Words", (WORDS_NOTE,), _word_grids(summary), folded=True)
     yield Section("Cost", (COST_NOTE,), _cost_grids(summary))
@@ -83,7 +100,7 @@ def _data_sections(manifest: Mapping[str, Any], summary: Summary) -> Iterator[Se
 
 
 def _has_content(section: Section) -> bool:
-    return bool(section.grids or section.charts)
+    return bool(section.grids or section.charts or section.listed)
 
 
 def _legend(summary: Summary) -> str:
@@ -93,6 +110,14 @@ def _legend(summary: Summary) -> str:
         "better, ↓ lower. Bold: best, and shown to be better than every other method after correction for many "
         "comparisons."
     )
+
+
+def _explain_metrics(summary: Summary) -> Iterator[str]:
+    """Yield a sentence on each metric: its columns, which direction is better, and what it measures."""
+    for metric in summary["metrics"]:
+        # Backticks mark names in docstrings only.
+        description = metric["summary"].replace("`", "")
+        yield f"{join_names(metric['columns'])} ({metric['better']} is better): {description}"
 
 
 def _value_grid(manifest: Mapping[str, Any], summary: Summary) -> Grid:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.bench.plan import Job, Plan, PlannedTask, expand_layers, make_manifest
+from clearhead.bench.plan import SHARD_STEPS, Job, Plan, PlannedTask, expand_layers, make_manifest
 from clearhead.bench.run_folder import SUMMARY, RunFolder, ShardResult, open_run
 from clearhead.bench.summary import summarise_run
 from clearhead.data.parquet import to_parquet
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.manifest import MANIFEST, check_same
+from clearhead.progress import observe
 from clearhead.validation import require_integer
 
 if TYPE_CHECKING:
@@ -18,15 +19,14 @@ if TYPE_CHECKING:
 
 # Runs the jobs of a plan and yields their results in any order.
 Runner = Callable[[Plan, Sequence["MetricGroup"], Sequence[Job]], Iterator[ShardResult]]
-# Shows progress: examples done, examples in all, and what is being done.
-Advance = Callable[[int, int, str], None]
+# Shows progress: examples done, of which are kept on disk, and examples in all.
+Advance = Callable[[int, int, int], None]
 
 # Depth with which layer ranges are expanded to validate method names before the model is loaded.
 PLACEHOLDER_BLOCKS = 12
-LABEL = "Measuring examples"
 
 
-def _ignore_progress(done: int, total: int, label: str) -> None:
+def _ignore_progress(done: int, kept: int, total: int) -> None:
     """Show nothing."""
 
 
@@ -77,24 +77,32 @@ class _ProgressOfJobs:
     def __init__(self, jobs: Sequence[Job], missing: Sequence[Job], advance: Advance) -> None:
         self._sizes = {job.number: job.stop - job.start for job in jobs}
         self._total = sum(self._sizes.values())
-        self._done = self._total - sum(self._sizes[job.number] for job in missing)
+        self._pending = [job.number for job in missing]
         self._advance = advance
         self._show()
 
     def add(self, number: int) -> None:
         """Count a finished job."""
-        self._done += self._sizes[number]
+        self._pending.remove(number)
         self._show()
 
-    def _show(self) -> None:
-        self._advance(self._done, self._total, LABEL)
+    def note_steps(self, done: int, total: int | None, label: str) -> None:
+        """Count a part of the job under way, which in this process is the first of those that are missing."""
+        # Other work that counts its progress is a part of a step.
+        if label == SHARD_STEPS and total:
+            self._show(self._sizes[self._pending[0]] * done // total)
+
+    def _show(self, under_way: int = 0) -> None:
+        kept = self._total - sum(self._sizes[number] for number in self._pending)
+        self._advance(kept + under_way, kept, self._total)
 
 
 def _write_shards(run: RunFolder, results: Iterator[ShardResult], progress: _ProgressOfJobs) -> None:
-    for result in results:
-        # At once, so that a run that is killed loses only the shards under way.
-        run.write_shard(result)
-        progress.add(result.number)
+    with observe(progress.note_steps):
+        for result in results:
+            # At once, so that a run that is killed loses only the shards under way.
+            run.write_shard(result)
+            progress.add(result.number)
 
 
 def _run_jobs(

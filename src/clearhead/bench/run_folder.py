@@ -27,6 +27,12 @@ SUMMARY = "summary.json"
 DATA_FOLDERS = ("shards", "times")
 # Temporary files of `write_atomically`, which a killed process leaves behind: a dot, the name, and a random ending.
 TEMPORARY = re.compile(r"\.(manifest\.json|summary\.json|\d{5}\.json|\d{5}-\w+\.(json|parquet))\.\w+")
+# What every reader of a manifest relies on, by section.
+REQUIRED = {
+    "plan": ("task", "model", "methods", "metrics", "seed", "benchmark"),
+    "hashes": ("task", "model"),
+    "versions": (),
+}
 Row = dict[str, Any]
 
 
@@ -79,10 +85,17 @@ class RunFolder:
         for path in self._shard_paths("explanations.parquet"):
             yield from self._read_rows(path)
 
-    def _read_rows(self, path: Path) -> list[Row]:
+    def sources(self, shards: int) -> Iterator[Row]:
+        """Yield the example and the source, with the right label, of each explanation in the first shards."""
+        for number in range(shards):
+            if self.has_shard(number):
+                # Not the other columns, which hold every token.
+                yield from self._read_rows(self._shard_path(number, "explanations.parquet"), ("example", "source"))
+
+    def _read_rows(self, path: Path, columns: Sequence[str] | None = None) -> list[Row]:
         if self.max_file_bytes is None:
-            return read_parquet(path)
-        return read_small_parquet(path, self.max_file_bytes)
+            return read_parquet(path, columns)
+        return read_small_parquet(path, self.max_file_bytes, columns)
 
     def notes(self) -> list[Row]:
         """Return what was refused and skipped, by shard."""
@@ -182,11 +195,22 @@ def _remove_temporary_files(folder: Path) -> None:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a run folder; raise BadFile if this version cannot read it."""
-    _check_manifest_exists(folder)
-    return manifests.read_manifest(folder, FORMAT)
+    require_manifest(folder)
+    manifest = manifests.read_manifest(folder, FORMAT)
+    for section, names in REQUIRED.items():
+        _check_section(folder, section, manifest.get(section), names)
+    return manifest
 
 
-def _check_manifest_exists(folder: Path) -> None:
+def _check_section(folder: Path, section: str, content: Any, names: Sequence[str]) -> None:
+    """Raise BadFile unless a part of the manifest has these entries, which a file edited by hand may lack."""
+    if not isinstance(content, dict) or not content.keys() >= set(names):
+        expected = ", ".join(names) or "packages"
+        raise BadFile(f"'{folder / MANIFEST}' is damaged: its '{section}' should be an object with {expected}.")
+
+
+def require_manifest(folder: Path) -> None:
+    """Raise BadFile if the folder holds no run."""
     if not (folder / MANIFEST).exists():
         raise BadFile(
             f"'{folder}' is not a run folder: it has no {MANIFEST}. Make one with clearhead bench … --out {folder}."

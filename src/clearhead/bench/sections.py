@@ -49,6 +49,8 @@ class Section:
     grids: tuple[Grid, ...] = ()
     charts: tuple[Chart, ...] = ()
     folded: bool = False
+    # Whether the paragraphs are independent of each other, and read best as a list.
+    listed: bool = False
 
 
 def section_html(section: Section) -> str:
@@ -62,7 +64,7 @@ def section_html(section: Section) -> str:
 def _body_html(section: Section) -> str:
     fragments = [
         *map(_paragraph_html, section.paragraphs),
-        *map(_grid_html, section.grids),
+        *(_grid_html(grid, section.title) for grid in section.grids),
         *map(_chart_html, section.charts),
     ]
     return "".join(fragments)
@@ -72,11 +74,11 @@ def _paragraph_html(text: str) -> str:
     return f"<p>{html_parts.escape(text)}</p>"
 
 
-def _grid_html(grid: Grid) -> str:
+def _grid_html(grid: Grid, title: str) -> str:
     columns = list(map(html_parts.escape, grid.columns))
     rows = [list(map(_cell_html, row)) for row in grid.rows]
     # Wide tables scroll by themselves, so that the page does not.
-    return f'<div style="overflow-x:auto">{html_parts.table(columns, rows)}</div>'
+    return html_parts.scrollable(title, html_parts.table(columns, rows))
 
 
 def _cell_html(cell: Cell) -> str:
@@ -105,8 +107,7 @@ def section_markdown(section: Section) -> str:
 
 def _paragraphs_markdown(section: Section) -> list[str]:
     paragraphs = list(map(markdown_parts.escape, section.paragraphs))
-    # The sentences of a verdict are independent of each other, and read best as a list.
-    if section.title == "Verdict":
+    if section.listed:
         return ["\n".join(f"- {line}" for line in paragraphs)]
     return paragraphs
 

@@ -5,7 +5,7 @@ from typing import Any
 from clearhead.bench.run_folder import RunFolder
 
 # Version of the summary's keys; a summary in another layout is computed anew.
-LAYOUT = 4
+LAYOUT = 5
 
 
 def summarise_run(run: RunFolder) -> dict[str, Any]:

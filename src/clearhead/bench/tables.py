@@ -5,6 +5,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
+from clearhead.bench.accuracy import measure_accuracy
 from clearhead.bench.controls import is_control
 from clearhead.bench.metric_groups import parse_metrics, prepares_examples
 from clearhead.bench.run_folder import RunFolder
@@ -29,6 +30,7 @@ def compute_summary(run: RunFolder, manifest: Mapping[str, Any]) -> dict[str, An
         **summarise_values(table, seed),
         "curves": _curves(table, seed),
         "words": _words(table),
+        "accuracy": measure_accuracy(run, manifest),
         **_summarise_times(run, table),
         **_summarise_progress(run, manifest, table),
         **_summarise_notes(run, manifest),
@@ -40,6 +42,7 @@ def summarise_values(table: Table, seed: int) -> dict[str, Any]:
     return {
         "methods": _list_methods(table),
         "values": _value_columns(table),
+        "metrics": list(map(_describe_metric, table.metrics.values())),
         "rows": _add_column_names(table, table.rows),
         "comparisons": _add_column_names(table, table.differences(seed=seed)),
     }
@@ -152,9 +155,18 @@ def _value_columns(table: Table) -> dict[str, str]:
     """Return whether higher or lower is better, by column."""
     columns = {}
     for spec in table.metrics.values():
-        for value in spec.metric.values:
-            columns[column_name(spec, value)] = spec.metric.better
+        for name in _column_names(spec):
+            columns[name] = spec.metric.better
     return columns
+
+
+def _column_names(spec: MetricSpec) -> list[str]:
+    return [column_name(spec, value) for value in spec.metric.values]
+
+
+def _describe_metric(spec: MetricSpec) -> Record:
+    """Return the columns of a metric and what it measures, so that a report need not import metrics."""
+    return {"columns": _column_names(spec), "better": spec.metric.better, "summary": spec.metric.summary}
 
 
 def _add_column_names(table: Table, rows: Iterable[Mapping[str, Any]]) -> list[Record]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from clearhead.attribution.method import MethodSpec
 from clearhead.bench.metric_groups import MetricGroup, group_metrics
-from clearhead.bench.plan import Job, Plan, expand_layers, read_plan_task
+from clearhead.bench.plan import SHARD_STEPS, Job, Plan, expand_layers, read_plan_task
 from clearhead.bench.run_folder import ShardResult
 from clearhead.data.task import Example
 from clearhead.errors import BadOption
@@ -28,6 +28,7 @@ from clearhead.model.loading import load
 from clearhead.model.model import Model
 from clearhead.model.model_checks import require_single_output
 from clearhead.model.placement import with_precision
+from clearhead.progress import Advance, progress
 from clearhead.views.json_record import row as explanation_row
 
 Row = dict[str, Any]
@@ -112,10 +113,15 @@ def run_job(worker: Worker, job: Job) -> ShardResult:
     metrics = worker.groups[job.group].metrics
     examples = worker.select_examples(job)
     seconds: dict[str, float] = {"examples": len(examples)}
-    with timed(seconds, "explaining"):
-        explained = _explain_shard(worker, examples, required_targets(metrics))
-    refused = dict(explained.refused)
-    values = _measure_shard(worker.model, metrics, explained.cases, seconds, refused)
+    # Every example is explained once, and measured once by each metric.
+    with progress(len(examples) * (1 + len(metrics)), SHARD_STEPS) as advance:
+        with timed(seconds, "explaining"):
+            explained = _explain_shard(worker, examples, required_targets(metrics), advance)
+        refused = dict(explained.refused)
+        values = []
+        for spec in metrics:
+            values += _measure_or_refuse(worker.model, spec, explained.cases, seconds, refused)
+            advance(len(examples))
     # Once per run: every job would measure the same.
     if job.number == 0:
         seconds |= measure_costs(worker, examples, explained.cases)
@@ -123,27 +129,24 @@ def run_job(worker: Worker, job: Job) -> ShardResult:
     return ShardResult(job.number, list(_explanation_rows(worker.model, explained.cases)), values, seconds, notes)
 
 
-def _explain_shard(worker: Worker, examples: Sequence[Example], targets: Sequence[str]) -> ExplainedExamples:
-    return explain_examples(worker.model, examples, worker.methods, targets, batch_size=worker.plan.batch_size)
+def _explain_shard(
+    worker: Worker, examples: Sequence[Example], targets: Sequence[str], advance: Advance
+) -> ExplainedExamples:
+    size = worker.plan.batch_size
+    return explain_examples(worker.model, examples, worker.methods, targets, batch_size=size, advance=advance)
 
 
-def _measure_shard(
-    model: Model,
-    metrics: Sequence[MetricSpec],
-    cases: CasesByMethod,
-    seconds: dict[str, float],
-    refused: dict[str, str],
+def _measure_or_refuse(
+    model: Model, spec: MetricSpec, cases: CasesByMethod, seconds: dict[str, float], refused: dict[str, str]
 ) -> list[Row]:
-    """Return the value rows of every metric; add its time to `seconds`, or why it cannot run to `refused`."""
-    rows = []
-    for spec in metrics:
-        # A metric that does not fit the model must not cost the values of the others.
-        try:
-            with timed(seconds, f"measuring {spec.text}"):
-                rows += list(_measure(model, spec, cases))
-        except REFUSALS as error:
-            refused[spec.text] = str(error)
-    return rows
+    """Return the value rows of a metric; add its time to `seconds`, or why it cannot run to `refused`."""
+    # A metric that does not fit the model must not cost the values of the others.
+    try:
+        with timed(seconds, f"measuring {spec.text}"):
+            return list(_measure(model, spec, cases))
+    except REFUSALS as error:
+        refused[spec.text] = str(error)
+        return []
 
 
 @contextmanager

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from clearhead.bench.run import Runner
 
 
+LABEL = "Measuring examples"
+
+
 def complete_benchmarks(incomplete: str) -> list[str]:
     """Return benchmark names for shell completion."""
     from clearhead.bench.benchmark import BENCHMARKS
@@ -150,26 +153,38 @@ def _run_or_stop(
     """Run a plan, print sentences once nothing is wrong with it, and if the user stops it, say what is kept."""
     from clearhead.bench.run import run_plan
 
-    forecast = Forecast()
-
-    def advance(done: int, total: int, label: str) -> None:
-        bar.update(done, total, label)
-        sentences.extend(filter(None, [forecast.update(done, total)]))
-        while sentences:
-            print(sentences.pop(0), file=sys.stderr)
-
+    shown = RunProgress(bar, sentences)
     try:
-        return run_plan(plan, folder, runner, advance)
+        return run_plan(plan, folder, runner, shown)
     except KeyboardInterrupt:
         bar.close()
-        print(_describe_stop(bar, folder), file=sys.stderr)
+        print(shown.describe_stop(folder), file=sys.stderr)
         raise
 
 
-def _describe_stop(bar: ProgressBar, folder: Path) -> str:
-    if bar.total is None:
-        return "Stopped before anything was measured."
-    return f"Stopped: {bar.done} of {bar.total} examples are kept in {folder}. The same command goes on from there."
+class RunProgress:
+    """Shows how far a run is, and prints sentences about it."""
+
+    def __init__(self, bar: ProgressBar, sentences: list[str]) -> None:
+        self.bar = bar
+        self.sentences = sentences
+        self.forecast = Forecast()
+        self.kept = 0
+
+    def __call__(self, done: int, kept: int, total: int) -> None:
+        """Move the bar; tell the remaining time once a whole shard is finished, because its steps differ in cost."""
+        self.kept = kept
+        self.bar.update(done, total, LABEL)
+        self.sentences.extend(filter(None, [self.forecast.update(kept, total)]))
+        while self.sentences:
+            print(self.sentences.pop(0), file=sys.stderr)
+
+    def describe_stop(self, folder: Path) -> str:
+        """Return what is left of a run that was stopped."""
+        if self.bar.total is None:
+            return "Stopped before anything was measured."
+        kept = f"{self.kept} of {self.bar.total} examples are kept in {folder}"
+        return f"Stopped: {kept}. The same command goes on from there."
 
 
 def _choose_defaults(task: str, columns: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

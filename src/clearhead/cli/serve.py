@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.cli import options
 from clearhead.cli.options import AllowPickle, Device, complete_models
 from clearhead.errors import BadOption
 from clearhead.progress import spinner
@@ -13,7 +14,9 @@ from clearhead.progress import spinner
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from clearhead.data.task import Task
     from clearhead.model.model import Model
+    from clearhead.web.runs import Runs as RunFolders
     from clearhead.web.security import AccessPolicy
 
 Models = Annotated[
@@ -52,6 +55,14 @@ Data = Annotated[
     typer.Option("--data", metavar="DATA", help="Data file or folder of a run, to show its images; repeatable."),
 ]
 
+TaskPaths = Annotated[
+    list[str] | None,
+    typer.Option("--task", metavar="PATH|NAME", help="Table of texts or folder of images to browse; repeatable."),
+]
+TaskLimit = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Examples of each task, drawn at random with a fixed seed.")
+]
+
 
 def serve(
     model: Models = None,
@@ -63,6 +74,10 @@ def serve(
     device: Device = None,
     run: Runs = None,
     data: Data = None,
+    task: TaskPaths = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    limit: TaskLimit = 1000,
     allow_pickle: AllowPickle = False,
 ) -> None:
     """Serve a page that explains texts and images, and tests the explanations. Nothing leaves this machine."""
@@ -71,9 +86,11 @@ def serve(
     # Bound before models are loaded, so that a port in use is reported at once.
     socket = server.bind_socket(host, port)
     addresses = server.list_addresses(socket, policy)
+    # Read before models are loaded, too: a mistake in a file or a column is told at once.
+    tasks = _read_tasks(task or [], text_column=text_column, label_column=label_column, limit=limit)
     with spinner("Loading the models …"):
         models = server.load_models(model or [], allow_pickle=allow_pickle, device=device)
-    app = _build_app(models, policy, run or [], data or [])
+    app = _build_app(models, policy, _open_runs(run or [], data or []), tasks)
     # Listening before the server runs: a browser that opens the address at once waits instead of being refused.
     socket.listen()
     typer.echo(f"Clearhead is at {' and '.join(addresses)}  (Ctrl-C ends it)")
@@ -90,10 +107,26 @@ def _import_server() -> Any:
     return server
 
 
-def _build_app(
-    models: "Mapping[str, Model]", policy: "AccessPolicy", run_folders: list[Path], data: list[Path]
-) -> "FastAPI":
-    from clearhead.web.app import build_app
+def _read_tasks(sources: list[str], **columns: Any) -> "list[Task]":
+    """Read the tasks, and say which of their rows cannot be used."""
+    from clearhead.data.read import read_task
+
+    tasks = [read_task(source, **columns) for source in sources]
+    for notice in filter(None, (task.notice for task in tasks)):
+        typer.echo(notice, err=True)
+    return tasks
+
+
+def _open_runs(folders: list[Path], data: list[Path]) -> "RunFolders":
     from clearhead.web.runs import Runs
 
-    return build_app(models, policy, runs=Runs(run_folders, data))
+    return Runs(folders, data)
+
+
+def _build_app(
+    models: "Mapping[str, Model]", policy: "AccessPolicy", runs: "RunFolders", tasks: "list[Task]"
+) -> "FastAPI":
+    from clearhead.web.app import build_app
+    from clearhead.web.tasks import Tasks
+
+    return build_app(models, policy, runs=runs, tasks=Tasks(tasks, models))

@@ -12,20 +12,20 @@ from clearhead.errors import BadFile, BadOption, first_line
 ROWS_AT_ONCE = 1024
 
 
-def read_parquet(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a Parquet file."""
-    with read_errors(path, "Parquet"):
-        rows: list[dict[str, Any]] = import_arrow().parquet.read_table(path).to_pylist()
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file, with those of the named columns that it has."""
+    with read_errors(path, "Parquet"), import_arrow().parquet.ParquetFile(path) as file:
+        rows: list[dict[str, Any]] = file.read(columns).to_pylist()
     return rows
 
 
-def read_small_parquet(path: Path, max_bytes: int) -> list[dict[str, Any]]:
-    """Return the rows of a Parquet file; raise BadFile if they take more memory, however small the file is."""
+def read_small_parquet(path: Path, max_bytes: int, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows as `read_parquet`; raise BadFile if they take more memory, however small the file is."""
     rows: list[dict[str, Any]] = []
     size = 0
     with read_errors(path, "Parquet"), import_arrow().parquet.ParquetFile(path) as file:
         _check_unpacked(path, _count_unpacked(file.metadata), max_bytes)
-        for batch in file.iter_batches(ROWS_AT_ONCE):
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
             size += batch.nbytes
             _check_unpacked(path, size, max_bytes)
             rows += batch.to_pylist()

@@ -19,6 +19,7 @@ from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, EncodedList, EncodedRows, encode, encode_all
 from clearhead.model.model import Model
 from clearhead.model.target import Target
+from clearhead.progress import Advance, ignore_progress
 from clearhead.validation import require_integer
 
 REFUSALS = assemble.REFUSALS
@@ -60,10 +61,12 @@ def explain_examples(
     *,
     batch_size: int | None = None,
     long: str = "truncate",
+    advance: Advance = ignore_progress,
 ) -> ExplainedExamples:
     """Explain examples by all methods for all needed targets, with one trace per batch.
 
     An example that cannot be read is skipped, a method that refuses the model is left out; both with the reason.
+    `advance` is called with the number of examples that have been explained since the last time.
     """
     _validate_options(batch_size, long)
     check_needs(model, needs)
@@ -72,7 +75,10 @@ def explain_examples(
     # Filled by the loop, and read by it: a method that refused one batch is not run on the next.
     refused: dict[str, str] = {}
     request = AttributionRequest(model, specs, planner.captured_targets, expand_targets=planner.expand, refused=refused)
-    results = dict(attribute_batches(request, _make_batches(model, encoded, batch_size)))
+    results = {}
+    for index, result in attribute_batches(request, _make_batches(model, encoded, batch_size)):
+        results[index] = result
+        advance(1)
     planner.add_steps(request, encoded, results)
     cases = {}
     for number, spec in enumerate(specs):

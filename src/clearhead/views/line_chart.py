@@ -7,6 +7,7 @@ from itertools import chain
 
 from clearhead.errors import BadInput
 from clearhead.views import html_parts
+from clearhead.views.line_styles import choose_dash, stroke_color
 
 PLOT_WIDTH = 440
 HEIGHT = 340
@@ -30,16 +31,6 @@ TICK_FACTORS = (0.2, 0.25, 0.5, 1.0, 2.0, 2.5)
 LABELLED_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Ends of the horizontal axis: curves that stop early need not be drawn in half of the plot.
 LAST_SHARES = (0.1, 0.2, 0.4, 0.5, 1.0)
-# Colours that stay distinct for the colour-blind; (light, dark) pairs with a contrast of 3 to their background.
-STROKES = (
-    ("#b35900", "#ff9d42"),
-    ("#1f5fbf", "#7fb4ff"),
-    ("#00785a", "#3fc79f"),
-    ("#a0367a", "#ec8fc9"),
-    ("#6b5b00", "#d9c24a"),
-    ("#4d4d4d", "#c9c9c9"),
-)
-DASHES = ("", "7 4", "2 3", "9 3 2 3", "5 5", "1 4")
 
 
 @dataclass(frozen=True)
@@ -292,7 +283,7 @@ def _draw_band(curve: Curve, index: int, axis: _Axis, opacity: float) -> str:
     lower = _list_points(curve.shares, curve.low, axis)
     # A polygon goes along the upper edge and back along the lower one.
     points = " ".join(upper + lower[::-1])
-    return f'<polygon points="{points}" style="fill:{_stroke_color(index)}" opacity="{opacity:g}"/>'
+    return f'<polygon points="{points}" style="fill:{stroke_color(index)}" opacity="{opacity:g}"/>'
 
 
 def _place_names(curves: Sequence[Curve], axis: _Axis) -> list[float]:
@@ -329,30 +320,20 @@ def _draw_sample(index: int, y: float) -> str:
 
 
 def _stroke_attributes(index: int, fill: str = "") -> str:
-    return f'style="stroke:{_stroke_color(index)}"{fill} stroke-width="2.5"{_dash_attribute(index)}'
+    return f'style="stroke:{stroke_color(index)}"{fill} stroke-width="2.5"{_dash_attribute(index)}'
 
 
 def _dash_attribute(index: int) -> str:
-    dash = _choose_dash(index)
+    dash = choose_dash(index)
     if not dash:
         return ""
     return f' stroke-dasharray="{dash}"'
-
-
-def _choose_dash(index: int) -> str:
-    # The dashes shift by one after each round of colours, so that no two of 36 lines look the same.
-    return DASHES[(index + index // len(STROKES)) % len(DASHES)]
 
 
 def _shorten(name: str) -> str:
     if len(name) <= MAX_NAME_LENGTH:
         return name
     return f"{name[: MAX_NAME_LENGTH - 1]}…"
-
-
-def _stroke_color(index: int) -> str:
-    # A seventh curve has the first colour again, but other dashes.
-    return "light-dark({},{})".format(*STROKES[index % len(STROKES)])
 
 
 def _describe(curves: Sequence[Curve], title: str) -> str:

@@ -20,16 +20,24 @@ from clearhead.web.security import AccessPolicy, SecurityMiddleware
 from clearhead.web.service import ExplainService
 from clearhead.web.similarity import similarity_router
 from clearhead.web.similarity_service import SimilarityService
+from clearhead.web.task_routes import task_router
+from clearhead.web.tasks import Tasks
 
-API_ROUTERS = (api_router, difference_router, similarity_router)
+API_ROUTERS = (api_router, difference_router, similarity_router, task_router)
 
 
 def build_app(
-    models: Mapping[str, Model], policy: AccessPolicy | None = None, limits: Limits = LIMITS, runs: Runs | None = None
+    models: Mapping[str, Model],
+    policy: AccessPolicy | None = None,
+    limits: Limits = LIMITS,
+    runs: Runs | None = None,
+    tasks: Tasks | None = None,
 ) -> FastAPI:
-    """Return the application that serves these models and finished runs."""
+    """Return the application that serves these models, finished runs and tasks."""
     app = _make_app()
-    _set_state(app, models, limits, runs)
+    _set_state(app, models, limits)
+    app.state.runs = Runs([]) if runs is None else runs
+    app.state.tasks = Tasks() if tasks is None else tasks
     paths = list_post_paths(API_ROUTERS)
     app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits, post_paths=paths)
     add_error_handlers(app)
@@ -49,7 +57,7 @@ def _make_app() -> FastAPI:
     )
 
 
-def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: Runs | None) -> None:
+def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits) -> None:
     worker = Worker(limits)
     service = ExplainService(models, limits, worker.check_interrupted, worker.note_progress)
     app.state.worker = worker
@@ -57,7 +65,6 @@ def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: 
     app.state.similarity = SimilarityService(service)
     app.state.dispatcher = Dispatcher(worker, service)
     app.state.limits = limits
-    app.state.runs = Runs([]) if runs is None else runs
 
 
 def _add_routes(app: FastAPI) -> None:

@@ -18,7 +18,7 @@ from clearhead.model import zoo
 from clearhead.model.model import Model
 from clearhead.plain import finite
 from clearhead.version import __version__
-from clearhead.views import html, html_parts, text_spans
+from clearhead.views import html, html_parts, line_styles, text_spans
 from clearhead.views.text_spans import escape_hidden
 from clearhead.web.dispatcher import MAX_TICKET, Dispatcher
 from clearhead.web.method_menu import MENU, find_group, list_choices, list_inputs
@@ -88,7 +88,7 @@ def _load_page() -> str:
 
 @cache
 def _load_view_styles() -> str:
-    return "\n".join(html_parts.style_sheet())
+    return "\n".join((*html_parts.style_sheet(), *line_styles.style_rules()))
 
 
 @cache
@@ -107,7 +107,7 @@ async def show_view_styles() -> Response:
 
 
 @contextmanager
-def _answer_404() -> Iterator[None]:
+def answer_404() -> Iterator[None]:
     """Answer with status 404 if a run, or what it is asked for, does not exist."""
     try:
         yield
@@ -123,7 +123,7 @@ async def show_sample() -> Response:
 @page_router.get("/runs/{name}")
 async def show_report(name: str, request: Request) -> Response:
     runs = _get_runs(request)
-    with _answer_404():
+    with answer_404():
         # In a thread, because rendering a report for the first time takes seconds.
         report = await asyncio.to_thread(lambda: runs[name].page)
     return HTMLResponse(report, headers={"content-security-policy": REPORT_POLICY})
@@ -265,12 +265,13 @@ async def list_runs(request: Request) -> list[RunInfo]:
     return [await asyncio.to_thread(runs.describe, name) for name in runs]
 
 
-def _read_filter(
+def read_filter(
     search: Name = "",
     slice: Slice = "all",
     gold: Name | None = None,
     predicted: Name | None = None,
 ) -> ExampleFilter:
+    """Return which examples a request asks for."""
     return ExampleFilter(search, slice, gold, predicted)
 
 
@@ -280,12 +281,12 @@ async def list_examples(
     name: Name,
     method: Name,
     metric: Name,
-    chosen: Annotated[ExampleFilter, Depends(_read_filter)],
+    chosen: Annotated[ExampleFilter, Depends(read_filter)],
     lowest: bool = False,
     start: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
 ) -> Examples:
     """List examples of a run, those with the highest or lowest values first; `search` looks into their texts."""
-    with _answer_404():
+    with answer_404():
         run = _get_runs(request)[name]
         return await asyncio.to_thread(run.rank_examples, method, metric, lowest=lowest, start=start, chosen=chosen)
 
@@ -293,7 +294,7 @@ async def list_examples(
 @api_router.get("/runs/{name}/picture", name="picture", responses={200: PNG, **LOOKUP_ERRORS}, response_class=Response)
 async def show_image(request: Request, name: Name, example: Name) -> Response:
     """Return an image of a run, if the server was started with the run's data."""
-    with _answer_404():
+    with answer_404():
         run = _get_runs(request)[name]
         content = await asyncio.to_thread(run.render_image, example, request.app.state.limits)
     return Response(content, media_type="image/png")

@@ -8,20 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from clearhead.bench import report
-from clearhead.bench.run_folder import RunFolder
+from clearhead.bench.run_folder import RunFolder, require_manifest
 from clearhead.bench.summary import summarise_run
 from clearhead.data.read import read_task
-from clearhead.data.task import Picture
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.manifest import hash_files
 from clearhead.registry import unknown_name
 from clearhead.web.limits import Limits
+from clearhead.web.pictures import is_image, render_image
 from clearhead.web.run_examples import ExampleFilter, RunExample, count_slices, list_labels, parse_example
 from clearhead.web.schemas import Example, Examples, RunInfo
-from clearhead.web.upload import encode_png, normalize_image
 
 LOG = logging.getLogger("clearhead.web")
 EXAMPLES_PER_PAGE = 50
@@ -54,12 +51,11 @@ class Run:
         plan = self.results.manifest["plan"]
         # The same rows as in the run, because `limit` samples with a fixed seed.
         task = read_task(self.data, limit=plan["limit"], **plan["columns"])
-        return {example.id: example for example in task.examples if _is_image(example.input)}
+        return {example.id: example for example in task.examples if is_image(example.input)}
 
     def render_image(self, example_id: str, limits: Limits) -> bytes:
         """Return an image of the run's data as a PNG, so that the model sees the same pixels."""
-        image = _open_image(self._find_image(example_id).raw)
-        return encode_png(normalize_image(image, limits))
+        return render_image(self._find_image(example_id), limits)
 
     def _find_image(self, example_id: str) -> Any:
         # Ids are looked up in the data, never used as paths.
@@ -153,17 +149,6 @@ def _drop_repeats(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _is_image(raw: Any) -> bool:
-    return not isinstance(raw, str | tuple)
-
-
-def _open_image(raw: Path | Image.Image) -> Image.Image:
-    """Return an image of a task, whose reader names a file or has opened it already."""
-    if isinstance(raw, Path):
-        return Picture(raw.read_bytes()).opened()
-    return raw
-
-
 def _rank(values: Mapping[str, float], *, lowest: bool) -> list[tuple[str, float]]:
     """Return examples with their values, the highest (or lowest) first."""
     # Not reverse=True, which would also reverse the order of examples with equal values.
@@ -182,11 +167,25 @@ class Runs(Mapping[str, Run]):
         self._check_data_used()
 
     def _check_data_used(self) -> None:
-        # Opens all runs, so that what is no run at all is reported at the start and not on the page.
-        used = {run.data for run in self.values()}
+        """Raise BadOption for data that none of the runs was made from."""
+        opened = self._open_readable()
+        used = {run.data for run in opened}
         for path in self._data:
-            if path not in used:
+            # A run that cannot be read may be the one that was made from it.
+            if path not in used and len(opened) == len(self):
                 raise BadOption(f"No run was made from '{path}' in its present state: check --data and --run.")
+
+    def _open_readable(self) -> list[Run]:
+        """Open the runs at the start of the page; a damaged one leaves the others alone."""
+        opened = []
+        for name, folder in self._folders.items():
+            # What is no run at all is a mistake in the command, which is told at once.
+            require_manifest(folder)
+            try:
+                opened.append(self[name])
+            except BadFile as error:
+                LOG.error("The run '%s' is left out: %s", name, error)
+        return opened
 
     def describe(self, name: str) -> RunInfo:
         """Return what a run has; a damaged one has nothing but its name, and leaves the others alone."""

@@ -23,6 +23,7 @@ TokenIndices = Annotated[list[TokenIndex], Field(max_length=5_000)]
 ClassChoice = Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | Name | None
 Unit = Literal["word", "token"]
 Slice = Literal["all", "wrong", "right"]
+TaskOrder = Literal["data", "uncertain", "certain"]
 CheckChoice = bool | Annotated[int, Field(ge=MIN_GROUPS, le=LIMITS.max_check_groups)]
 CharacterIndex = Annotated[int, Field(ge=0, le=LIMITS.max_characters)]
 MAX_MESSAGES = 32
@@ -256,11 +257,10 @@ class RunInfo(BaseModel):
     error: str = Field(description="Why the run cannot be read; empty if it can.")
 
 
-class Example(BaseModel):
-    """One example of a run and its metric value."""
+class ListedExample(BaseModel):
+    """One example with its right label and its prediction."""
 
     example: str
-    value: float
     text: list[str] = Field(description="The text, two for a pair, none for an image.")
     label: str
     probability: float | None
@@ -268,7 +268,13 @@ class Example(BaseModel):
     predicted: str | None
     wrong: bool | None = Field(description="Whether the prediction differs from the right label, if both are known.")
     model: str
-    picture: bool = Field(description="Whether /api/runs/NAME/picture has its image.")
+    picture: bool = Field(description="Whether …/NAME/picture has its image.")
+
+
+class Example(ListedExample):
+    """One example of a run and its metric value."""
+
+    value: float
 
 
 class Examples(BaseModel):
@@ -278,3 +284,37 @@ class Examples(BaseModel):
     wrong: int = Field(description="How many of all are predicted wrongly.")
     right: int
     examples: list[Example]
+
+
+class TaskInfo(BaseModel):
+    """Data of this server."""
+
+    name: str
+    examples: int
+    models: list[str] = Field(description="The models of this server that sort such inputs into classes.")
+
+
+class PredictionProgress(BaseModel):
+    """How many examples of a task a model has predicted."""
+
+    done: int
+    total: int
+
+
+class PredictRequest(BaseModel):
+    """A task and the model that predicts its next examples."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: Name
+    model: Name
+
+
+class TaskExamples(BaseModel):
+    """One page of a task's examples, and how many there are with this filter."""
+
+    total: int
+    wrong: int = Field(description="How many of all are known to be predicted wrongly.")
+    right: int
+    predicted: PredictionProgress = Field(description="Of all examples; /api/predict computes more.")
+    examples: list[ListedExample]

@@ -1,10 +1,10 @@
 // Calls of the JSON API. Explanations are cached, so that switching back to a method is immediate.
 
 const MAX_CACHED = 200;
-const CATALOGUE = ["models", "methods", "characters", "choices", "runs"];
+const CATALOGUE = ["models", "methods", "characters", "choices", "runs", "tasks"];
 const explanations = new Map();
 
-// Models, methods, invisible characters and runs of the server.
+// Models, methods, invisible characters, runs and tasks of the server.
 export async function fetchCatalogue() {
   const lists = await Promise.all(CATALOGUE.map((name) => readJson(fetch(`/api/${name}`))));
   return Object.fromEntries(CATALOGUE.map((name, index) => [name, lists[index]]));
@@ -37,14 +37,16 @@ export async function fetchFile(type, body) {
   return readBlob(post(addressOf(body, `/api/file/${type}`), body));
 }
 
-export function fetchExamples(run, parameters) {
-  return readJson(fetch(`/api/runs/${encodeURIComponent(run)}/examples?${new URLSearchParams(parameters)}`));
-}
+export const fetchRunExamples = (name, parameters) => readJson(fetch(`${addressOfSource({ name })}/examples?${new URLSearchParams(parameters)}`));
+export const fetchTaskExamples = (name, parameters) => readJson(fetch(`${addressOfSource({ name, isTask: true })}/examples?${new URLSearchParams(parameters)}`));
+export const fetchPredictions = (body, signal) => postJson("/api/predict", body, signal);
 
-// An image of a run as a data URL, which is how the page keeps uploaded images too.
-export const fetchRunImage = async (run, example) => readDataUrl(await readBlob(fetch(addressOfRunImage(run, example))));
+// An image of a run or task as a data URL, which is how the page keeps uploaded images too.
+export const fetchSourceImage = async (source, example) => readDataUrl(await readBlob(fetch(addressOfImage(source, example))));
 
-export const addressOfRunImage = (run, example) => `/api/runs/${encodeURIComponent(run)}/picture?${new URLSearchParams({ example })}`;
+export const addressOfImage = (source, example) => `${addressOfSource(source)}/picture?${new URLSearchParams({ example })}`;
+
+const addressOfSource = ({ name, isTask }) => `/api/${isTask ? "tasks" : "runs"}/${encodeURIComponent(name)}`;
 
 export function readDataUrl(file) {
   return new Promise((resolve, reject) => {

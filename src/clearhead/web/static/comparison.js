@@ -10,6 +10,7 @@ import { classesOf, modelsForKind } from "./form.js";
 import { formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
 import { fillMethodMenu } from "./method_menu.js";
+import { clearCurves, showCurves } from "./method_curves.js";
 import { joinScales } from "./scale.js";
 import { checkFields, findModel, isSimilarity, pick, session, state } from "./state.js";
 import * as textView from "./text_view.js";
@@ -28,6 +29,7 @@ export function fillComparison(isNewModel) {
   state.compared = state.compared.filter((entry) => names.includes(entry.model));
   find("columns").ariaBusy = "true"; // until showComparison has those of the new explanation
   clearDifferences();
+  clearCurves();
   chooseOtherMethod();
   if (!isNewModel) return;
   fillSelectWithNames(find("other-model"), names, model);
@@ -88,6 +90,7 @@ export async function showComparison() {
   find("columns").replaceChildren(...columns.map((column, index) => renderColumn(column, index > 0, explanations, photo)));
   find("columns").ariaBusy = "false";
   await showDifferences(columns, photo, signal);
+  await showCurves(columns, signal);
 }
 
 // The explanation itself is the first column, once there is another.

@@ -164,13 +164,13 @@ function wireControls() {
 }
 
 async function start() {
-  const { models, methods, characters, choices, runs } = await fetchCatalogue();
+  const { models, methods, characters, choices, runs, tasks } = await fetchCatalogue();
   Object.assign(session, { models, methods, choices });
   setInvisibleRanges(characters);
   fillForm();
   fillMethod();
   wireControls();
-  startRuns(runs, openExample);
+  startRuns(runs, tasks, openExample);
   const openLink = guard(() => openSnapshot(decodeLink(location.hash)));
   addEventListener("hashchange", openLink);
   openLink();

@@ -1,7 +1,7 @@
-// Takes questions from the form, a file, a link, the history or a run, and shows their explanations.
+// Takes questions from the form, a file, a link, the history, a run or data, and shows their explanations.
 
 import { fetchChosen, fillGrid } from "./answers.js";
-import { createTicket, fetchExplanation, fetchRunImage, fetchSample, readDataUrl } from "./api.js";
+import { createTicket, fetchExplanation, fetchSample, fetchSourceImage, readDataUrl } from "./api.js";
 import { showChecked } from "./check_view.js";
 import { fillComparison, showComparison } from "./comparison.js";
 import { find } from "./dom.js";
@@ -264,9 +264,9 @@ function recall(snapshot) {
   return openSnapshot(snapshot);
 }
 
-// Opens an example of a run, with the run's model and method if this server has them.
-export async function openExample(example, spec, run) {
-  const input = await unlessOvertaken(example.picture ? readRunImage(example, run) : readRunText(example));
+// Opens an example of a run or task, with the model, and of a run the method, if this server has them.
+export async function openExample(example, spec, source) {
+  const input = await unlessOvertaken(example.picture ? readSourceImage(example, source) : readSourceText(example));
   if (!input) return;
   const model = findModel(example.model) ? { model: example.model } : {};
   fillForm({ ...input, ...model, target: "", versus: "" });
@@ -276,8 +276,8 @@ export async function openExample(example, spec, run) {
   await submitForm(findMethod(method) ? { method, options } : {});
 }
 
-const readRunImage = async ({ example }, run) => ({ kind: "image", image: await fetchRunImage(run, example), imageName: example });
+const readSourceImage = async ({ example }, source) => ({ kind: "image", image: await fetchSourceImage(source, example), imageName: example });
 
-function readRunText({ text: [text, second = ""] }) {
+function readSourceText({ text: [text, second = ""] }) {
   return { kind: second ? "pair" : "text", text, second };
 }
