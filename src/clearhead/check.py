@@ -8,9 +8,6 @@ FAILS = "fails"
 MIN_GROUPS = 5
 """The groups of units that are hidden and shown one after the other; of fewer no order could be rare enough."""
 
-CHECKED_SCORE = "checked_score"
-"""The diagnostic that names the score of a check where it is not all that is explained."""
-
 
 @dataclass(frozen=True)
 class Check:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.check import CHECKED_SCORE, FAILS, HOLDS, WEAK, Check
+from clearhead.check import FAILS, HOLDS, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import PROBABILITY, format_score, round_percent
@@ -63,9 +63,7 @@ def describe_removal(explanation: Explanation, check: Check) -> str:
 
 
 def _name_score(explanation: Explanation, check: Check) -> str:
-    # The text of a pair is tested by its own similarity, whatever it is compared with.
-    name = explanation.diagnostics.get(CHECKED_SCORE)
-    return name or f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
+    return f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
 
 
 def describe_hidden(explanation: Explanation, check: Check) -> str:
