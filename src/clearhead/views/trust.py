@@ -9,7 +9,7 @@ from clearhead.check import FAILS, HOLDS, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import PROBABILITY, format_score, round_percent
-from clearhead.views.scale import make_scale, name_units, read_effect
+from clearhead.views.scale import make_scale, name_one, name_units, read_effect
 from clearhead.views.text_spans import escape_hidden
 
 MAX_NAMED_UNITS = 5
@@ -161,7 +161,7 @@ def _format_relative_error(explanation: Explanation, errors: Mapping[str, float]
     """Format the sum of relative errors, and what causes it."""
     total = sum(errors.values())
     title = "Wide error bar" if not total < WIDE_ERROR else "Error bar"
-    unit = name_units(explanation).removesuffix("es" if explanation.grid else "s")
+    unit = name_one(name_units(explanation))
     causes = " and ".join(name for name, error in errors.items() if error >= total / 10)
     return f"{title}: {_format_error_size(total)} of the strongest {unit} ({causes})"
 
