@@ -54,7 +54,12 @@ def _changes_score(check: Check) -> bool:
 def _name_units(check: Check, count: int) -> str:
     if count == 1:
         return check.kind
-    return f"{check.kind}es" if check.kind.endswith("ch") else f"{check.kind}s"
+    # Of a picture and a text that are read together both are hidden.
+    return " and ".join(map(_pluralise, check.kind.split(" or ")))
+
+
+def _pluralise(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("ch") else f"{kind}s"
 
 
 def describe_removal(explanation: Explanation, check: Check) -> str:
