@@ -11,6 +11,7 @@ from helpers.pictures import photo
 
 import clearhead
 from clearhead.errors import BadInput, TooLong
+from clearhead.views import html, json_record, markdown, terminal
 
 TEXT = "a fine film"
 FAMILIES = ("vilt", "visual-bert", "lxmert", "flava", "bridge-tower", "blip")
@@ -270,6 +271,13 @@ def test_a_pair_has_words_and_a_check(family):
     joint = clearhead.explain(joined_model(family), pair(family))
     assert [word.text for word in joint.text.words()] == TEXT.split()
     assert joint.check is not None and joint.explanations[0].check is None
+    pieces = "patch" if joint.images else "region"
+    assert joint.check.kind == f"word or {pieces}"
+    record = json_record.record(joint, "x")
+    assert record["inputs"][1]["check"]["kind"] == joint.check.kind
+    expected = "words and patches" if joint.images else "words and regions"
+    for shown in (terminal.capture(terminal.view(joint), width=300), html.card(joint), markdown.document([joint])):
+        assert expected in shown
     assert joint.text.text == TEXT
     listed = clearhead.explain(joined_model(family), [pair(family)] * 2, check=False)
     assert [type(item) for item in listed] == [clearhead.JointExplanation] * 2

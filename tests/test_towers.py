@@ -15,7 +15,6 @@ from clearhead.errors import BadInput, TooLong, UnsupportedModel
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.placement import weight_versions
 from clearhead.model.target import Target
-from clearhead.views.trust import describe_removal
 
 METHODS = ("balanced-cat", "attn-lrp", "cp-lrp", "trans-att", "gae", "rollout", "raw-attention", "gradient-x-input")
 METHODS += ("integrated-gradients", "occlusion", "lime", "shapley-sampling", "att-cat", "lrp")
@@ -255,12 +254,38 @@ def test_other_functions_are_told_to_take_fixed_texts():
             use(tower_model("clip"), Task("pictures", [Example("1", photo(), 0)]))
 
 
-def test_the_check_of_a_text_names_its_own_similarity():
-    joint = clearhead.explain(tower_model("clip"), (photo(), TEXTS), "cp-lrp", Target(TEXTS[2], versus=0))
-    picture, *texts = joint.explanations
-    assert "checked_score" not in picture.diagnostics
-    assert texts[0].diagnostics["checked_score"] == "the similarity of “not bad”"
-    assert texts[1].diagnostics["checked_score"] == "minus the similarity of “a fine film”"
+EFFECTS = ("integrated-gradients", "occlusion", "lime", "shapley-sampling")
+
+
+@pytest.mark.parametrize("family", ["clip", "siglip"])
+@pytest.mark.parametrize("method", EFFECTS)
+@pytest.mark.parametrize("target", [None, Target(TEXTS[2], versus=0)])
+def test_effects_on_pictures_and_words_are_changes_of_one_score(family, method, target):
+    joint = clearhead.explain(tower_model(family), (photo(), TEXTS), method, target, check=False)
+    picture, *texts = [explanation.diagnostics["effect"] for explanation in joint.explanations]
     for text in texts:
-        if text.check is not None:
-            assert text.diagnostics["checked_score"] in describe_removal(text, text.check)
+        assert text["unit"] == picture["unit"]
+        assert text["prediction"] == pytest.approx(picture["prediction"], rel=1e-6)
+
+
+def test_hiding_a_word_changes_the_probability_among_all_texts():
+    model = tower_model("clip")
+    joint = clearhead.explain(model, (photo(), TEXTS), "occlusion", TEXTS[0], check=False)
+    effect = joint.text.diagnostics["effect"]
+    hidden = clearhead.explain(model, (photo(), ["[MASK] [MASK] [MASK]", *TEXTS[1:]]), "gradient", 0, check=False)
+    assert effect["base"] == pytest.approx(hidden.probability, rel=1e-6)
+    assert effect["prediction"] == pytest.approx(joint.probability, rel=1e-6)
+
+
+def test_the_checks_of_all_inputs_are_about_one_score():
+    joint = clearhead.explain(tower_model("clip"), (photo(), TEXTS), "cp-lrp", Target(TEXTS[2], versus=0))
+    checks = [explanation.check for explanation in joint.explanations if explanation.check is not None]
+    assert len(checks) > 1
+    for check in checks:
+        assert (check.scale, check.score) == (checks[0].scale, pytest.approx(checks[0].score, rel=1e-6))
+
+
+@pytest.mark.parametrize("method", ["trans-att", "lrp"])
+def test_a_held_text_does_not_count_as_lost_relevance(method):
+    joint = clearhead.explain(tower_model("clip"), (photo(), TEXTS), method, Target(TEXTS[2], versus=0), check=False)
+    assert joint.diagnostics["conservation_gap"] < 1e-6

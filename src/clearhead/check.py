@@ -8,16 +8,14 @@ FAILS = "fails"
 MIN_GROUPS = 5
 """The groups of units that are hidden and shown one after the other; of fewer no order could be rare enough."""
 
-CHECKED_SCORE = "checked_score"
-"""The diagnostic that names the score of a check where it is not all that is explained."""
-
 
 @dataclass(frozen=True)
 class Check:
     """What the explained score does when the strongest units are hidden, or shown alone, beside others.
 
-    Units are the words of a text or the patches of an image; `strongest` names the `count` units that were hidden, in
-    the order of their relevance (empty for patches). `score` is that of the whole input; `hidden` and `shown` are the
+    Units are the words of a text, the patches of an image, or both; their `kind` is "word", "token", "patch", or for a
+    model that reads them together "word or patch". `strongest` names the `count` units that were hidden, in the order
+    of their relevance (empty for an image alone). `score` is that of the whole input; `hidden` and `shown` are the
     scores without the strongest units and with nothing else, `hidden_random` and `shown_random` the means over groups
     of as many other units. `scale` says what the scores are: "probability", "logit", "log-prob" or "value".
 

@@ -14,13 +14,19 @@ from torch import Tensor
 
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.token_pairs import relate_tokens, require_pairs
-from clearhead.check import CHECKED_SCORE
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.inputs import open_image
 from clearhead.model.model import Model
-from clearhead.model.similarity import embed_side, encode_one, encode_side, make_tower, require_texts
+from clearhead.model.similarity import (
+    embed_side,
+    encode_one,
+    encode_side,
+    make_text_tower,
+    make_tower,
+    require_texts,
+)
 from clearhead.model.target import Target, TargetLike, explained_score, list_targets, resolve_target
 from clearhead.model.two_towers import FIRST, SECOND, score_embeddings
 
@@ -28,7 +34,9 @@ CompareSide = Callable[..., Mapping[str, Any]]
 """`clearhead.compare` for one tower."""
 SHARE = 0.5
 """What each of two factors gets of the relevance of their product."""
-WORST = ("completeness_gap", "conservation_gap", "dropped")
+RULE_GAPS = ("conservation_gap", "dropped")
+"""What relevance rules lose on the way."""
+WORST = ("completeness_gap", *RULE_GAPS)
 """Diagnostics of which the worst of both sides counts."""
 
 
@@ -59,12 +67,11 @@ class ScoredPair:
         return texts[self.target.number]
 
     @property
-    def explained(self) -> list[tuple[int, int]]:
-        """The texts that the explained score depends on, each with the sign of its score."""
-        signed = [(self.target.number, 1)]
+    def explained(self) -> list[int]:
+        """The texts that the explained score names."""
         if isinstance(self.target.versus, int):
-            signed.append((self.target.versus, -1))
-        return signed
+            return [self.target.number, self.target.versus]
+        return [self.target.number]
 
     @property
     def by_text(self) -> dict[str, float]:
@@ -211,11 +218,11 @@ def _explain_texts(
 ) -> list[list[Explanation]]:
     """Return for each text that the score depends on its explanations by each method."""
     explained = []
-    for index, sign in scored.explained:
-        # With the sign in the head, methods that clip negative gradients see those of the contrast.
-        tower = make_tower(model, SECOND, scored.embedding_D[None], ["similarity"], sign)
-        batch = encode_one(model, SECOND, scored.pair.texts[index], overflow)
-        comparison = compare_side(tower, batch, specs, 0)
+    texts = scored.pair.texts
+    for index in scored.explained:
+        tower = make_text_tower(model, scored.embedding_D, texts, scored.logits_C, index)
+        batch = encode_one(model, SECOND, texts[index], overflow)
+        comparison = compare_side(tower, batch, specs, scored.target)
         explained.append([comparison[spec.text][0] for spec in specs])
     return explained
 
@@ -225,8 +232,8 @@ def _join(spec: MethodSpec, scored: ScoredPair, explanations: Sequence[Explanati
     # Of the first tower, whose classes are all texts that were given.
     probability = explanations[0].probability
     members = [_describe(explanation, scored, probability, share) for explanation in explanations]
-    for index, (number, sign) in enumerate(scored.explained, 1):
-        members[index] = _name_similarity(members[index], scored.pair.texts[number], sign)
+    if scored.target.versus is not None:
+        members[1:] = map(_forget_gaps, members[1:])
     return JointExplanation(
         tuple(members),
         score=scored.score,
@@ -249,12 +256,11 @@ def _describe(explanation: Explanation, scored: ScoredPair, probability: float |
     )
 
 
-def _name_similarity(explanation: Explanation, text: str, sign: int) -> Explanation:
-    """Return the explanation of a text whose check says that it is about the similarity of this text alone."""
-    name = f"the similarity of “{text}”"
-    if sign < 0:
-        name = f"minus {name}"
-    return replace(explanation, diagnostics={**explanation.diagnostics, CHECKED_SCORE: name})
+def _forget_gaps(text: Explanation) -> Explanation:
+    """Return the explanation of a text of a contrast without its gaps."""
+    # The score of the other text is held: its relevance reaches no word, which would count as lost.
+    diagnostics = {name: value for name, value in text.diagnostics.items() if name not in RULE_GAPS}
+    return replace(text, diagnostics=diagnostics)
 
 
 def _scale(values: Any, share: float) -> Any:

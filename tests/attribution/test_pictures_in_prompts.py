@@ -232,6 +232,7 @@ def test_explanations_are_checked_by_hiding_words_and_parts():
     explanation = clearhead.explain(load_family("llava"), (make_picture(), "the river in paris is"), answer="long")
     assert explanation.check is not None, explanation.diagnostics
     assert explanation.check.units > 16
+    assert explanation.check.kind == "word or patch"
 
 
 def test_explanations_with_pictures_are_saved_and_read(tmp_path):

@@ -8,8 +8,9 @@ from helpers.picture_models import make_picture, make_picture_model
 from helpers.saved_models import save_language_model, save_text_model
 
 import clearhead
-from clearhead.cli.answers import parse_focus, read_sources
+from clearhead.cli.answers import read_sources
 from clearhead.errors import BadFile
+from clearhead.model.focus import parse_focus
 
 PROMPT = "the capital of france is"
 METHOD = ("--method", "gradient-x-input")

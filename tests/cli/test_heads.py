@@ -1,6 +1,7 @@
 """clearhead explain for labels of words, masked words and multiple choice."""
 
 import html
+import json
 
 import pytest
 import transformers as hf
@@ -91,10 +92,38 @@ def test_methods_are_compared_on_one_question(run, chooser):
     one_line(*run("plan", *arguments), "several inputs together")
 
 
-def test_a_benchmark_cannot_choose_a_word(run, labeller, tmp_path):
-    (tmp_path / "dev.csv").write_text("text,label\na film,1\n")
-    flags = ("--methods", "random", "--metrics", "aopc", "--out", str(tmp_path / "run"))
-    one_line(*run("bench", "--model", labeller, "--task", str(tmp_path / "dev.csv"), *flags), "docs/heads.md")
+@pytest.fixture
+def bench(run, tmp_path):
+    """Run a benchmark of two sentences; return what `run` returns."""
+    (tmp_path / "dev.csv").write_text("text,label\na fine film is not bad,1\nnot a very good plot,0\n")
+
+    def start(model, *flags, metric="aopc"):
+        flags = ("--methods", "gae", "--metrics", metric, "--out", str(tmp_path / "run"), *flags)
+        return run("bench", "--model", model, "--task", str(tmp_path / "dev.csv"), "--json", *flags)
+
+    return start
+
+
+def test_a_benchmark_measures_one_word_of_every_text(bench, labeller, tmp_path):
+    code, output, _ = bench(labeller, "--focus", "#2")
+    assert code == 0
+    assert records(output)[0]["n"] == 2
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["plan"]["focus"] == "#2"
+    # Another word is another run.
+    one_line(*bench(labeller, "--focus", "#3"), "focus")
+
+
+def test_texts_without_the_word_are_skipped(bench, labeller):
+    code, output, error = bench(labeller, "--focus", "film")
+    assert code == 0, error
+    assert records(output)[0]["n"] == 1
+
+
+def test_mistakes_of_a_benchmark_are_one_line(bench, run, labeller, chooser, tmp_path):
+    one_line(*bench(labeller, "--focus", "river"), "'river' does not occur in the text")
+    one_line(*bench(chooser), "chooses among several texts")
+    one_line(*bench("clearhead/sst2-minilm", "--focus", "film"), "leave out focus")
+    one_line(*run("serve", "--model", chooser, "--no-open", "--port", "0"), "The page reads single texts")
 
 
 @pytest.fixture

@@ -3,14 +3,15 @@
 import pytest
 import torch
 from helpers.tiny_heads import ENTITIES, MASK_ID, filling_bert, head_network, labelling_bert
+from helpers.tiny_models import network
 from helpers.tiny_tokenizers import byte_tokenizer
 
 import clearhead
 from clearhead.errors import BadInput, BadOption
 from clearhead.model.batches import Item
+from clearhead.model.focused_inputs import describe_focus
 from clearhead.model.inputs import encode
 from clearhead.model.word_focus import TokenRow, list_entities
-from clearhead.web.server import load_models
 
 TEXT = "a joyless film is not very good"
 
@@ -173,11 +174,13 @@ def test_encoded_texts_have_a_mark_for_every_token():
     assert encoded.values["focus"].count(1) == 1
 
 
-def test_what_cannot_choose_a_word_refuses_the_model(tmp_path):
-    model = labelling_bert()
-    with pytest.raises(clearhead.UnsupportedModel, match="evaluate takes models with classes"):
-        clearhead.evaluate(model, tmp_path / "dev.tsv")
-    model.network.network.save_pretrained(tmp_path)
-    model.processor.save_pretrained(tmp_path)
-    with pytest.raises(clearhead.UnsupportedModel, match="The page takes models with classes"):
-        load_models([str(tmp_path)], allow_pickle=False, device=None)
+@pytest.mark.parametrize("text", ["a film is [MASK]", "[MASK] is not [MASK]"])
+def test_a_mask_at_the_edge_of_a_text_was_read(text):
+    explanation = clearhead.explain(filling_bert(), text, "gradient", check=False)
+    assert "read_share" not in explanation.diagnostics
+
+
+def test_the_page_says_what_a_focus_may_be():
+    assert "first entity" in describe_focus(labelling_bert())
+    assert "first mask" in describe_focus(filling_bert())
+    assert describe_focus(clearhead.load(network("bert"))) == ""

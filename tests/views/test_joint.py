@@ -1,12 +1,14 @@
 """A picture and texts side by side: pages, images, terminal, records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.explanations import explained, pictured
 
 from clearhead.explanation import Comparison, Explanations
 from clearhead.joint_explanation import JointExplanation
-from clearhead.views import html, joint_html, json_record, markdown, notebook, static_image, terminal
+from clearhead.views import html, joint_html, joint_image, json_record, markdown, notebook, static_image, terminal
 from clearhead.views.joint_scale import describe_shares, share_scale
 
 
@@ -24,15 +26,85 @@ def compared(**changes):
     return joined(explanations=(explained("a fine film"), explained("not bad")), diagnostics={}, **changes)
 
 
-def test_all_inputs_have_one_total_and_one_density():
+def sum_weights(joint):
+    """Return the absolute relevance on the patches, and on the words."""
+    return [np.abs(joint.image.relevance[1:]).sum(), sum(abs(word.relevance) for word in joint.text.words())]
+
+
+def test_compared_inputs_have_shares_of_their_own_relevance():
     joint = joined()
     image, text = share_scale(joint)
-    assert image.total == text.total == pytest.approx(image.total)
+    assert [image.total, text.total] == pytest.approx(sum_weights(joint))
     words = len(joint.text.words())
-    # The same relevance per patch and per word has the same colour.
-    assert image.full * 16 == pytest.approx(text.full * words)
-    weights = [np.abs(joint.image.relevance[1:]).sum(), sum(abs(word.relevance) for word in joint.text.words())]
-    assert image.total == pytest.approx(sum(weights))
+    # The full colour is as many even shares of patches as of words.
+    assert image.full * 16 / image.total == pytest.approx(text.full * words / text.total)
+    assert image.full * 16 / image.total <= 4
+    assert image.caption == text.caption
+    assert f"6.2 % per patch, {100 / words:.0f} % per word" in image.caption
+
+
+def test_inputs_that_are_read_together_have_shares_of_all_relevance():
+    joint = joined(diagnostics={})
+    image, text = share_scale(joint)
+    assert image.total == text.total == pytest.approx(sum(sum_weights(joint)))
+    assert image.full * 16 == pytest.approx(text.full * len(joint.text.words()))
+    assert image.caption.startswith("Shares of all relevance on picture and text")
+    assert "3.1 % per patch" in image.caption
+
+
+def test_no_number_of_a_legend_is_more_than_everything():
+    # All relevance of the picture on one patch of 16, which is more even shares than a single word can have.
+    relevance = np.zeros(17)
+    relevance[5] = 1.0
+    word = explained("cat", label="cat", method="trans-att")
+    joint = joined(explanations=(replace(joined().image, relevance=relevance), word))
+    image, text = share_scale(joint)
+    assert text.caption == image.caption
+    assert text.caption.endswith("4 times an even share, which is 6.2 % per patch, 100 % per word.")
+
+
+def with_effect(explanation, base, unit="probability", prediction=0.6):
+    effect = {"unit": unit, "base": base, "prediction": prediction}
+    return replace(explanation, diagnostics={**explanation.diagnostics, "effect": effect})
+
+
+def with_effects(units=("probability", "probability"), **changes):
+    joint = joined(**changes)
+    bases = zip(joint.explanations, (0.2, 0.3), units, strict=True)
+    return replace(joint, explanations=tuple(with_effect(*entry) for entry in bases))
+
+
+def test_effects_have_one_unit_and_one_sentence():
+    image, text = share_scale(with_effects())
+    assert image.caption == (
+        "Effects in points of probability: 20 % with every patch hidden, 30 % with every word hidden → 60 %. "
+        "Full colour: 50 points per patch or word."
+    )
+    assert text.caption == image.caption
+
+
+def test_effects_without_limits_are_compared_with_the_largest_score():
+    image, text = share_scale(with_effects(units=("value", "value")))
+    assert image.full == text.full == pytest.approx(0.3)
+    assert image.caption.startswith("Effects in similarity: ")
+
+
+def test_effects_in_different_units_are_shown_as_shares():
+    image, text = share_scale(with_effects(units=("probability", "value")))
+    assert image.measure == text.measure == "share"
+    assert "even share" in image.caption
+
+
+def test_every_view_has_the_legend_once():
+    joint = with_effects()
+    caption = share_scale(joint)[0].caption
+    shown = terminal.capture(terminal.view(joint), width=200)
+    assert shown.count(caption) == 1
+    for page in (html.card(joint), notebook.fragment(joint)):
+        assert page.replace("&nbsp;", " ").count(caption) == 1
+        assert page.count('class="ch-legend"') == 1
+    drawn = "".join(box.text for box in joint_image.lay_out(joint)[0])
+    assert drawn.count("50 points per patch or word") == 1
 
 
 def test_the_shares_are_told_in_words():
@@ -117,4 +189,4 @@ def test_markdown_has_the_numbers_of_the_other_views():
     image, text = share_scale(joint)
     strongest = max(joint.text.words(), key=lambda word: abs(word.relevance))
     assert f"| {strongest.text} | {text.format(strongest.relevance)} |" in document
-    assert document.count(image.caption) == 2
+    assert document.count(image.caption) == 1

@@ -67,6 +67,8 @@ def test_many_words_are_clipped_and_one_is_singular():
 
 
 def test_patches_are_counted():
+    both = describe_removal(pictured(), replace(CHECK, strongest=("cat", "patch 0,1"), count=2, kind="word or patch"))
+    assert "two other words and patches:" in both
     removal = describe_removal(pictured(), replace(CHECK, strongest=(), count=29, kind="patch"))
     assert removal.startswith("Hiding the 29 strongest patches takes cat from 96 % to 12 %; 29 other patches: 91 %.")
 

@@ -66,7 +66,9 @@ def test_a_photo_and_texts_stand_side_by_side(visit):
     expect_count(page, "#compared-rows .compared", len(TEXTS))
     expect_count(page, "#relevance section", 2)
     expect_contains(page, "#similarity-verdict", "The most similar of 3 texts")
-    expect_contains(page, "#relevance", "Shares of all relevance on picture and text")
+    expect_contains(page, "#legend", "Shares of the relevance on each input. Full colour: ")
+    # One legend for both inputs.
+    expect_count(page, "#explanation .ch-legend", 1)
     expect_contains(page, "#check", "Photo ·")
     expect_contains(page, "#diagnosis", "% on the picture")
     expect_contains(page, "#no-test", "the check hides")

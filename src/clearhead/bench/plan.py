@@ -43,6 +43,7 @@ class Plan:
     device: str | None = None
     benchmark: str | None = None
     allow_pickle: bool = False
+    focus: str | None = None
 
 
 # Label under which a shard counts its steps: explanations of its examples, and their measurements.
@@ -83,9 +84,11 @@ class PlannedTask:
 def read_plan_task(plan: Plan) -> "Task":
     """Read the plan's task, with as many examples as it asks for."""
     # Imported here because a finished run is shown without NumPy and Pillow.
-    from clearhead.data.read import read_task
+    from clearhead.data.read import focus_examples, read_task
+    from clearhead.model.focus import parse_focus
 
-    return read_task(plan.task, limit=plan.limit, **plan.columns)
+    task = read_task(plan.task, limit=plan.limit, **plan.columns)
+    return focus_examples(task, parse_focus(plan.focus))
 
 
 def expand_layers(specs: Sequence[str], blocks: int) -> list[str]:
@@ -177,6 +180,9 @@ def _plan_settings(plan: Plan) -> dict[str, Any]:
     settings["columns"] = dict(plan.columns)
     # A run may be resumed on another device, and how weights are read does not change them.
     del settings["device"], settings["allow_pickle"]
+    # Runs of earlier versions had no focus, and are still the same runs.
+    if plan.focus is None:
+        del settings["focus"]
     return _as_read(settings)
 
 

@@ -24,9 +24,10 @@ from clearhead.evaluation.explained import (
     required_targets,
 )
 from clearhead.evaluation.metric import ExplainedExample, MetricSpec
+from clearhead.model.focused_inputs import require_focus
 from clearhead.model.loading import load
 from clearhead.model.model import Model
-from clearhead.model.model_checks import require_single_output
+from clearhead.model.model_checks import refuse_choices
 from clearhead.model.placement import with_precision
 from clearhead.progress import Advance, progress
 from clearhead.views.json_record import row as explanation_row
@@ -74,7 +75,9 @@ def _check_groups(model: Model, groups: Sequence[MetricGroup]) -> None:
 
 def _load_planned_model(plan: Plan) -> Model:
     loaded = load(plan.model, device=plan.device, lm_head=plan.lm_head, allow_pickle=plan.allow_pickle)
-    require_single_output(loaded, "bench")
+    refuse_choices(loaded, "bench")
+    if plan.focus is not None:
+        require_focus(loaded)
     return with_precision(loaded, plan.precision)
 
 

@@ -1,6 +1,5 @@
 """Answers of language models: what `ask` and `explain` share."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import outputs
 from clearhead.cli.inputs import read_text
 from clearhead.errors import BadFile, BadOption
+from clearhead.model.focus import parse_focus
 
 if TYPE_CHECKING:
-    from clearhead.answer_explanation import Focus
     from clearhead.attribution.method import MethodSpec
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
@@ -86,20 +85,6 @@ def _find_files(argument: str) -> list[Path]:
             f"'{argument}' has no files: give a file, a folder, a quoted pattern, or {' or '.join(DIVISIONS)}."
         )
     return sorted(paths)
-
-
-def parse_focus(text: str | None) -> "Focus":
-    """Return words, the index of #N, the characters of START:END, or the box of LEFT,TOP,RIGHT,BOTTOM."""
-    step = re.fullmatch(r"#(-?\d+)", text or "")
-    if step:
-        return int(step[1])
-    characters = re.fullmatch(r"(\d+):(\d+)", text or "")
-    if characters:
-        return int(characters[1]), int(characters[2])
-    corners = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", text or "")
-    if corners:
-        return tuple(map(int, corners.groups()))  # type: ignore[return-value]
-    return text
 
 
 def make_chats(prompts: Sequence[str], system: str | None) -> list[list[dict[str, str]]]:

@@ -78,6 +78,7 @@ def bench(
     device: options.Device = None,
     allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
+    focus: options.Focus = None,
     ray: options.Ray = None,
     workers: options.Workers = None,
     json: Json = False,
@@ -104,6 +105,7 @@ def bench(
         seed=seed,
         device=device,
         benchmark=name,
+        focus=focus,
     )
     # The bar appears at once, because reading the data and the model already takes a while.
     with progress(None, "Starting", at_once=True) as bar:

@@ -1,6 +1,7 @@
 """Read a task by path or name: the reader is chosen by the file's suffix and content."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,13 @@ def _refuse_options(options: Iterable[str], reader: str | None) -> None:
         names.append("reader")
     if names:
         raise BadOption(f"The task is already read, so {', '.join(names)} cannot be given.")
+
+
+def focus_examples(task: Task, focus: Any) -> Task:
+    """Return a task with the part of the output that is explained of every example; None leaves it as it is."""
+    if focus is None:
+        return task
+    return replace(task, examples=[replace(example, focus=focus) for example in task.examples])
 
 
 def _validate_source(source: Any) -> None:

@@ -102,7 +102,8 @@ class Example:
     `input` is a text, a pair of texts, an image, the path to one, an object whose method `opened()` returns one, or a
     prompt: a text or a list of chat messages. `label` is a class index or name. `gold` is the human annotation:
     (segment, start, end) spans of characters, a Mask, or a box relative to the image's width and height; the segment
-    of a chat is the index of the message. `writing` belongs to the prompts of language models.
+    of a chat is the index of the message. `writing` belongs to the prompts of language models. `focus` is the part of
+    the output that is explained, for models with an output for every word, box or pixel.
     """
 
     id: str
@@ -110,6 +111,7 @@ class Example:
     label: int | str | None = None
     gold: Spans | Mask | Box | None = None
     writing: Writing | None = None
+    focus: Any = None
 
     @property
     def raw(self) -> Any:

@@ -111,6 +111,19 @@ def carry_rows(output: Tensor, rows: Tensor, tensors: Sequence[Tensor]) -> list[
     return list(map(torch.cat, zip(*by_row, strict=True)))
 
 
+def push_rows(output: Tensor, rows: Tensor, tensor: Tensor) -> Tensor:
+    """Return what each row of one input's activation contributes to its output: Jacobian-vector products.
+
+    A backward pass is linear in the direction that it starts from, so its own derivative is the transposed map: forward
+    mode by two backward passes, under the rules that the tape is switched to.
+    """
+    direction = torch.zeros_like(output, requires_grad=True)
+    with full_precision_autograd(output.device):
+        (pulled,) = torch.autograd.grad(output, [tensor], direction, create_graph=True)
+        products = [torch.autograd.grad(pulled, [direction], row[None], retain_graph=True)[0] for row in rows]
+    return torch.cat(products)
+
+
 def carry_rows_at_once(output: Tensor, rows: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return what `carry_rows` returns, from one batched pass; fused attention has no rule for it."""
     with full_precision_autograd(output.device):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from clearhead.attribution.method import MethodSpec, default_method, parse_method
 from clearhead.attribution.names import CONTROL_METHODS
-from clearhead.data.read import read_task
+from clearhead.data.read import focus_examples, read_task
 from clearhead.data.task import Example, Task
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.evaluation.comparison import compare_methods, difference_rows
@@ -24,9 +24,10 @@ from clearhead.evaluation.explained import (
 from clearhead.evaluation.metric import METRICS, ExplainedExample, MetricSpec, Record, parse_metric
 from clearhead.evaluation.statistics import SAMPLES, intervals
 from clearhead.evaluation.table_format import format_html, format_refusal, format_rows
+from clearhead.model.focused_inputs import require_focus
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
-from clearhead.model.model_checks import require_single_output
+from clearhead.model.model_checks import refuse_choices
 from clearhead.progress import progress
 from clearhead.spec import as_list
 from clearhead.validation import require_integer
@@ -127,7 +128,7 @@ def _with_seed(spec: MethodSpec, seed: int) -> MethodSpec:
     return parse_method((spec.method.name, {**spec.options, "seed": seed}))
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - the signature shows users every option
     model: Any,
     task: Any,
     methods: Sequence[Any] | None = None,
@@ -138,19 +139,21 @@ def evaluate(
     long: str = "truncate",
     samples: int = SAMPLES,
     seed: int = 0,
+    focus: Any = None,
     **reading: Any,
 ) -> Table:
     """Measure every metric of every method on a task: a Table of values with intervals.
 
     `task` is a Task, a file or a folder, read with the options in `reading` (text_column, label_column …). Methods
     share traces, and the perturbed inputs of all of them share batches. `random` is the mean of 20 seeds. A method or
-    metric that refuses the model is reported in `refused`.
+    metric that refuses the model is reported in `refused`. Of a model with an output for every word, box or pixel,
+    `focus` is the part that is explained of every example, as in `explain`; examples without it are skipped.
 
     >>> clearhead.evaluate(model, "dev.tsv", ["att-cat", "random"], ["aopc", "lodds"])     # doctest: +SKIP
     """
     model = as_model(model)
-    require_single_output(model, "evaluate")
-    task = read_task(task, limit=limit, **reading)
+    refuse_choices(model, "evaluate")
+    task = _read_task(model, task, focus, {"limit": limit, **reading})
     # Only None: an empty list is a mistake, and says so.
     if methods is None:
         methods = [default_method(model), *CONTROL_METHODS]
@@ -164,6 +167,12 @@ def evaluate(
     for examples, group in _group_metrics(task, list(specs.values())):
         run.measure(examples, group)
     return _build_table(run, specs, task, samples, seed)
+
+
+def _read_task(model: Model, source: Any, focus: Any, reading: Mapping[str, Any]) -> Task:
+    if focus is not None:
+        require_focus(model)
+    return focus_examples(read_task(source, **reading), focus)
 
 
 def _parse_metrics(metrics: Sequence[Any]) -> dict[str, MetricSpec]:
@@ -180,7 +189,8 @@ def _no_metric() -> BadOption:
 def _default_metrics(model: Model) -> list[str]:
     if model.problem == "span":
         return ["precision-at-k", "aopc"]
-    if model.takes_images:
+    # The label of an image is not that of one of its boxes, or of some of its pixels.
+    if model.takes_images and not model.has_focus:
         return ["positive-perturbation", "negative-perturbation"]
     if model.writes:
         return ["log-prob-drop", "lds"]

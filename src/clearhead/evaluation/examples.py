@@ -8,6 +8,7 @@ from clearhead.data.task import Example
 from clearhead.errors import Argument, BadInput, ClearheadError
 from clearhead.evaluation.metric import ExplainedExample
 from clearhead.explanation import Explanation
+from clearhead.model.focus import FocusedInput
 from clearhead.model.inputs import Encoded, Inputs, collate, encode
 from clearhead.model.model import Model
 from clearhead.model.target import class_index
@@ -29,6 +30,13 @@ def _missing_explanation(case: ExplainedExample, key: str) -> BadInput:
 def real_relevance(explanation: Explanation) -> Array:
     """Return the relevance of the tokens that are not special."""
     return explanation.relevance[~explanation.special]
+
+
+def focused_input(example: Example) -> Any:
+    """Return the input of an example as it is encoded: with its focus, if it has one."""
+    if example.focus is None:
+        return example.raw
+    return FocusedInput(example.raw, example.focus)
 
 
 def label_index(model: Model, example: Example) -> int:
@@ -78,5 +86,5 @@ def _encode_once(model: Model, example: Example, cache: dict[int, Encoded]) -> E
     # By identity: an example may hold an image, which would be compared pixel by pixel.
     key = id(example)
     if key not in cache:
-        cache[key] = encode(model, example.raw, overflow="truncate")
+        cache[key] = encode(model, focused_input(example), overflow="truncate")
     return cache[key]

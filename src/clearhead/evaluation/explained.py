@@ -13,7 +13,7 @@ from clearhead.data.task import Example
 from clearhead.engine.trace import Trace
 from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel
 from clearhead.evaluation.answer_planner import ANSWER, AnswerPlanner
-from clearhead.evaluation.examples import label_index
+from clearhead.evaluation.examples import focused_input, label_index
 from clearhead.evaluation.metric import ANSWER_TARGETS, ExplainedExample, MetricSpec
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, EncodedList, EncodedRows, encode, encode_all
@@ -166,13 +166,13 @@ class TargetPlanner:
     def encode_together(self, overflow: str) -> EncodedRows | None:
         """Return all examples ready to be put into batches; None if the model cannot read one of them."""
         try:
-            return encode_all(self.model, [example.raw for example in self.examples], overflow=overflow)
+            return encode_all(self.model, list(map(focused_input, self.examples)), overflow=overflow)
         except BadInput:
             return None
 
     def encode(self, index: int, overflow: str) -> Encoded:
         """Return an example ready to be put into a batch; raise BadInput if the model cannot read it."""
-        return encode(self.model, self.examples[index].raw, overflow=overflow)
+        return encode(self.model, focused_input(self.examples[index]), overflow=overflow)
 
     def add_steps(
         self, request: AttributionRequest, encoded: Mapping[int, Encoded], results: Mapping[int, InputResult]

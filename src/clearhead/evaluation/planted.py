@@ -8,6 +8,7 @@ import numpy as np
 from clearhead.api import compare
 from clearhead.arrays import Array
 from clearhead.attribution.method import MethodSpec
+from clearhead.evaluation.examples import focused_input
 from clearhead.evaluation.metric import ExplainedExample, Record, metric
 from clearhead.evaluation.planted_patterns import mark_patches, plant_patterns
 from clearhead.evaluation.planted_words import plant_words
@@ -41,7 +42,7 @@ def planted(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> li
 
 
 def _plant(model: Model, cases: Sequence[ExplainedExample], seed: int) -> Planting:
-    encoded = [case.encoded or encode(model, case.example.raw, overflow="truncate") for case in cases]
+    encoded = [case.encoded or encode(model, focused_input(case.example), overflow="truncate") for case in cases]
     return plant_evidence(model, encoded, seed)
 
 

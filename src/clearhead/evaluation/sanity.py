@@ -14,7 +14,7 @@ from clearhead.api import compare
 from clearhead.arrays import Array
 from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.evaluation.confidence import tau
-from clearhead.evaluation.examples import explanation_for, real_relevance
+from clearhead.evaluation.examples import explanation_for, focused_input, real_relevance
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
@@ -173,7 +173,7 @@ def _explain_again(model: Model, cases: Sequence[ExplainedExample]) -> list[Expl
 
 def _compare_methods(model: Model, cases: Sequence[ExplainedExample], specs: list[MethodSpec]) -> Any:
     """Explain some examples again, for the targets that they were explained for before."""
-    inputs = [case.example.raw for case in cases]
+    inputs = [focused_input(case.example) for case in cases]
     # The targets of the trained model: a randomised one would predict something else.
     targets = list(map(_explained_target, cases))
     return compare(model, inputs, specs, targets, long="truncate", check=False)

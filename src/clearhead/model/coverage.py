@@ -78,7 +78,8 @@ def _find_ends(item: "Item", segment: int) -> tuple[int, int]:
 
 def _list_spans(item: "Item", segment: int) -> Iterator[tuple[int, int]]:
     """Yield the characters of each token of one text."""
-    for offset in compress(item.offsets or (), map(not_, item.special)):
+    # Masks are special, but stand in the text; tokens around the text have no characters.
+    for offset in item.offsets or ():
         *pair_index, start, end = offset
         # Offsets of a single text do not name it.
         if end > start and pair_index in ([], [segment]):

@@ -34,6 +34,19 @@ class FocusedInput:
     focus: Any = None
 
 
+def parse_focus(text: str | None) -> Any:
+    """Return words, the index of #N, the characters of START:END, or the box of LEFT,TOP,RIGHT,BOTTOM."""
+    index = re.fullmatch(r"#(-?\d+)", text or "")
+    if index:
+        return int(index[1])
+    characters = re.fullmatch(r"(\d+):(\d+)", text or "")
+    corners = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", text or "")
+    numbers = characters or corners
+    if numbers:
+        return tuple(map(int, numbers.groups()))
+    return text
+
+
 def find_characters(text: str, focus: Any, noun: str) -> Characters:
     """Return where words stand in a text, or the pair of characters itself; `noun` is what the text is called."""
     if isinstance(focus, str):

@@ -29,10 +29,22 @@ WordFinder = Callable[[Model, TokenRow, Any], FocusedOutput]
 ImageFinder = Callable[[Model, ImageRow, Any], tuple[FocusedOutput, Tensor]]
 WORD_FINDERS: dict[type, WordFinder] = {TokenNetwork: find_labelled_word, MaskedWordNetwork: find_masked_word}
 IMAGE_FINDERS: dict[type, ImageFinder] = {BoxNetwork: find_box, PixelNetwork: find_pixels}
+DESCRIPTIONS = {
+    TokenNetwork: "A word or phrase of the text, #N for a token, or START:END for characters; empty: the first entity.",
+    MaskedWordNetwork: "#N for a mask, counted from 0, or START:END for characters; empty: the first mask.",
+    BoxNetwork: "A label, or #N for a box; empty: the surest box.",
+    PixelNetwork: "A label, or LEFT,TOP,RIGHT,BOTTOM in pixels; empty: the class of most pixels.",
+}
+"""What can be chosen of the output of a network, as `parse_focus` reads it."""
 FocusedRow = tuple[Item, Tensor]
 """The item of an input with its focus, and the row of `FOCUS` for it."""
 # Threads that prepare images take turns: the mode of a network is that of all of them.
 _MODE_LOCK = threading.Lock()
+
+
+def describe_focus(model: Model) -> str:
+    """Return what can be chosen of a model's output, in a sentence; "" if it has a single one."""
+    return DESCRIPTIONS.get(type(model.network), "")
 
 
 def split_focus(source: Any) -> tuple[Any, Any]:
@@ -47,14 +59,15 @@ def attach_focus(model: Model, inputs: Inputs | list[Any], focus: Any) -> Inputs
     # Without a choice of the caller, the focus is found when an input is encoded.
     if focus is None:
         return inputs
-    _require_focus(model)
+    require_focus(model)
     listed = list_focus(focus, len(inputs))
     if isinstance(inputs, Inputs):
         return focus_batch(model, inputs, listed)
     return list(map(FocusedInput, inputs, listed))
 
 
-def _require_focus(model: Model) -> None:
+def require_focus(model: Model) -> None:
+    """Raise BadOption unless the model has several outputs, of which one can be chosen."""
     if not model.has_focus:
         raise BadOption(f"{model.name} has one output per input: leave out focus.")
 

@@ -61,12 +61,12 @@ def _can_classify_or_write(model: Model, architecture: str) -> bool:
     return model.is_encoder_decoder or architecture.endswith("ForSequenceClassification")
 
 
-def require_single_output(model: Model, purpose: str) -> None:
-    """Raise UnsupportedModel for a model of whose outputs a part has to be chosen; `purpose` cannot choose."""
-    if model.has_focus or model.chooses:
+def refuse_choices(model: Model, purpose: str) -> None:
+    """Raise UnsupportedModel for a model that scores several choices, which `purpose` cannot read."""
+    if model.chooses:
         raise UnsupportedModel(
-            f"{purpose} takes models with classes or answers, but {model.name} has an output for every word, choice, "
-            "box or pixel: explain single inputs with clearhead.explain or clearhead explain (docs/heads.md)."
+            f"{purpose} reads single texts, pairs and images, but {model.name} chooses among several texts: explain "
+            "it with clearhead.explain or clearhead explain (docs/heads.md)."
         )
 
 

@@ -73,10 +73,24 @@ def require_texts(texts: Any) -> None:
         raise BadInput(f"Invalid texts {texts!r}: give a list of texts to compare with.")
 
 
-def make_tower(model: Model, side: int, others_CD: Tensor, labels: Sequence[str], sign: int = 1) -> Model:
+def make_tower(
+    model: Model, side: int, others_CD: Tensor, labels: Sequence[str], held_C: Tensor | None = None
+) -> Model:
     """Return one side of a two-tower model as a model whose classes are inputs of the other side."""
     encoder = _dual_encoder(model)
-    return Model(Tower(encoder, side, others_CD, labels, sign), _side_processor(model, side), None, model.name)
+    return Model(Tower(encoder, side, others_CD, labels, held_C), _side_processor(model, side), None, model.name)
+
+
+def make_text_tower(model: Model, first_D: Tensor, texts: Sequence[str], logits_C: Tensor, index: int) -> Model:
+    """Return the tower of one of several texts, whose scores are those of all texts: the others keep theirs.
+
+    So the first input and a text are explained for the same score, be it a probability among the texts or a contrast.
+    """
+    others_CD = first_D.new_zeros(len(texts), len(first_D))
+    others_CD[index] = first_D
+    held_C = logits_C - _dual_encoder(model).read_bias()
+    held_C[index] = 0
+    return make_tower(model, SECOND, others_CD, texts, held_C)
 
 
 def _dual_encoder(model: Model) -> DualEncoder:

@@ -151,11 +151,11 @@ class TextPairEncoder(DualEncoder):
 class Tower(nn.Module):
     """One side of a two-tower model, which scores its input against embeddings of the other side, held constant.
 
-    `labels` name these; `sign` −1 gives the scores with the other sign, as of a text that another is contrasted with.
+    `labels` name these; `held_C` is added to their scores, as of other texts that the input does not change.
     """
 
     def __init__(
-        self, encoder: DualEncoder, side: int, others_CD: Tensor, labels: Sequence[str], sign: int = 1
+        self, encoder: DualEncoder, side: int, others_CD: Tensor, labels: Sequence[str], held_C: Tensor | None = None
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -164,8 +164,8 @@ class Tower(nn.Module):
         self.config = _name_classes(encoder.side_config(side), labels, has_sigmoid=encoder.has_sigmoid)
         # Detached and in buffers: copies in other dtypes take them along, and no gradient reaches the other tower.
         weight_CD, bias_C = encoder.make_head(others_CD.detach())
-        self.register_buffer("weight_CD", sign * weight_CD)
-        self.register_buffer("bias_C", sign * bias_C)
+        self.register_buffer("weight_CD", weight_CD)
+        self.register_buffer("bias_C", bias_C if held_C is None else bias_C + held_C.to(bias_C))
         self.train(encoder.training)
 
     def get_input_embeddings(self) -> Any:

@@ -42,10 +42,22 @@ class Units:
 
     @property
     def kind(self) -> str:
-        """What people call a unit: a word, a token or a patch."""
-        if self.features.kind == "sub-word":
-            return "token"
-        return self.features.kind
+        """What people call a unit: a word, a token or a patch; "word or patch" where an input has both."""
+        if self.real_T is None:
+            return self.features.kind
+        return " or ".join(filter(None, [self._text_kind, self._picture_kind]))
+
+    @property
+    def _text_kind(self) -> str:
+        return "token" if self.features.kind == "sub-word" else self.features.kind
+
+    @property
+    def _picture_kind(self) -> str:
+        """What the tokens of a picture that is read together with a text stand for; "" if there is none."""
+        if self.item.pictures:
+            return "patch"
+        # Regions lie nowhere on a picture, but stand beside the words.
+        return "region" if self.item.text_span is not None else ""
 
     @property
     def positions(self) -> list[int]:
@@ -79,7 +91,7 @@ class Units:
         for number, span in enumerate(self.item.pictures, 1):
             if tokens[0] in span.tokens:
                 return f"part of picture {number}"
-        if self.item.text is None or self.item.offsets is None or self.kind != "word":
+        if self.item.text is None or self.item.offsets is None or self._text_kind != "word":
             return self._join_tokens(tokens)
         segment, start, _ = as_span(self.item.offsets[tokens[0]])
         _, _, end = as_span(self.item.offsets[tokens[-1]])
@@ -99,7 +111,7 @@ def group_units(model: Model, inputs: Inputs, row: int, grid: tuple[int, int] | 
     """Return the units of one input of a batch; raise BadInput if there are fewer than two."""
     units = _group_row(model, select_rows(inputs, [row]), grid)
     if units.count < 2:
-        raise BadInput("There is a single word, so there are no others that it could be compared with.")
+        raise BadInput(f"There is a single {units.kind}, so there are no others that it could be compared with.")
     return units
 
 

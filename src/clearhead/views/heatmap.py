@@ -226,7 +226,7 @@ def render_figure(explanation: Explanation, scale: Scale) -> str:
     # Shrinking before drawing is much faster for large photos. The second shrink covers inputs without an image.
     explanation = shrink(explanation, MAX_PAGE_SIDE)
     image = shrink_image(original_image(explanation))
-    photo = _render_photo(explanation, image)
+    photo = _render_photo(explanation, image, scale)
     layers = _render_layers(_encode_layers(explanation, scale), image.size)
     return f'<div class="ch-figure"><div class="ch-stack">{photo}{layers}</div>{_render_controls()}</div>'
 
@@ -236,9 +236,9 @@ def _render_layers(urls: Mapping[str, str], size: tuple[int, int]) -> str:
     return "".join(html_parts.render_image(url, size, "", css) for css, url in urls.items())
 
 
-def _render_photo(explanation: Explanation, image: Image.Image) -> str:
+def _render_photo(explanation: Explanation, image: Image.Image, scale: Scale) -> str:
     url = encode_data_url(image, "JPEG")
-    return html_parts.render_image(url, image.size, describe(explanation), "ch-photo")
+    return html_parts.render_image(url, image.size, describe(explanation, scale), "ch-photo")
 
 
 def _encode_layers(explanation: Explanation, scale: Scale) -> dict[str, str]:
@@ -267,12 +267,12 @@ def _encode_outline(explanation: Explanation, smooth: bool) -> str:
     return encode_data_url(outline.quantize(16, Image.Quantize.FASTOCTREE), "PNG")
 
 
-def describe(explanation: Explanation) -> str:
-    """Return the text alternative of a heat map."""
+def describe(explanation: Explanation, scale: Scale | None = None) -> str:
+    """Return the text alternative of a heat map; its number is on the scale of the explanation, or on another."""
     _, _, relevance = _strongest_patch(explanation)
     return (
         f"Photo with a heat map for {explanation.label}. The strongest patch, "
-        f"{make_scale(explanation).format(relevance)}, is at the {describe_strongest(explanation)}."
+        f"{(scale or make_scale(explanation)).format(relevance)}, is at the {describe_strongest(explanation)}."
     )
 
 

@@ -238,12 +238,12 @@ def render_legend(scale: Scale, label: str) -> str:
     negative = ""
     if scale.signed:
         negative = _render_negative_legend(scale)
-    positive = f"{_render_swatches(LEGEND_STEPS)}<span>{scale.format(scale.full)} for {escape(label)}</span>"
+    positive = f"{_render_swatches(LEGEND_STEPS)}<span>{scale.highest} for {escape(label)}</span>"
     return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>{render_faint(scale.caption)}'
 
 
 def _render_negative_legend(scale: Scale) -> str:
-    return f"<span>against {scale.format(-scale.full)}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
+    return f"<span>against {scale.lowest}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
 
 
 def _render_swatches(steps: Iterable[int]) -> str:

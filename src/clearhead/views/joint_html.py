@@ -37,9 +37,12 @@ def choices(joints: Sequence[JointExplanation], group: str = "ch-choices") -> st
 
 def render_body(joint: JointExplanation) -> str:
     """Render the inputs of a joint explanation with what is known of all of them."""
-    columns = list(map(_render_member, list_members(joint), share_scale(joint)))
+    scales = share_scale(joint)
+    columns = list(map(_render_member, list_members(joint), scales))
     bodies = [
         html_parts.side_by_side(columns),
+        # Once: it is the same for all inputs.
+        html_parts.render_legend(scales[0], joint.label),
         html_parts.render_faint(f"{describe_score(joint)} {describe_shares(joint)}"),
         # Notes on the method and the precision are the same for all inputs.
         *map(html_parts.render_footer, joint.explanations[:1]),
@@ -50,10 +53,10 @@ def render_body(joint: JointExplanation) -> str:
 
 def _render_member(explanation: Explanation, scale: Scale) -> str:
     if is_image(explanation):
-        drawn = heatmap.render_figure(explanation, scale) + heatmap.render_legend(explanation, scale)
+        drawn = heatmap.render_figure(explanation, scale)
     else:
         segments = split_segments(explanation, default_level(explanation))
-        drawn = html_parts.render_text(segments, scale) + html_parts.render_legend(scale, explanation.label)
+        drawn = html_parts.render_text(segments, scale)
     return drawn + html_parts.render_check(explanation)
 
 

@@ -8,7 +8,7 @@ from PIL import Image
 from clearhead.explanation import Explanation
 from clearhead.joint_explanation import JointExplanation
 from clearhead.views import heatmap
-from clearhead.views.captions import format_label, format_probability, format_source
+from clearhead.views.captions import clip, format_label, format_probability, format_source
 from clearhead.views.color import LIGHT
 from clearhead.views.fonts import SCALE, replace_missing_glyphs
 from clearhead.views.joint_scale import describe_score, describe_shares, list_members, share_scale
@@ -36,8 +36,12 @@ def lay_out(joint: JointExplanation) -> tuple[list[Box], float]:
     """Return the boxes of heading, texts, legend, checks and notes, and the height they need."""
     layout = Layout(replace_missing_glyphs)
     _add_heading(layout, joint.explanations[0])
-    for explanation, scale in zip(list_members(joint), share_scale(joint), strict=True):
+    scales = share_scale(joint)
+    for explanation, scale in zip(list_members(joint), scales, strict=True):
         _lay_out_member(layout, explanation, scale)
+    layout.y += GAP
+    # Once: it is the same for all inputs.
+    layout.add_legend(clip(joint.label), scales[0])
     _add_note(layout, describe_score(joint))
     _add_note(layout, describe_shares(joint))
     return layout.boxes, layout.y + MARGIN
@@ -54,9 +58,7 @@ def _format_title(explanation: Explanation) -> str:
 
 def _lay_out_member(layout: Layout, explanation: Explanation, scale: Scale) -> None:
     layout.y += GAP
-    if is_image(explanation):
-        _add_note(layout, f"Picture: full colour {scale.format(scale.full)} or more per patch.")
-    else:
+    if not is_image(explanation):
         _add_words(layout, explanation, scale)
     layout.add_check(explanation)
 
@@ -64,8 +66,6 @@ def _lay_out_member(layout: Layout, explanation: Explanation, scale: Scale) -> N
 def _add_words(layout: Layout, explanation: Explanation, scale: Scale) -> None:
     for segment in split_segments(explanation):
         layout.add_text(segment, scale)
-    layout.y += GAP
-    layout.add_legend(explanation.label, scale)
 
 
 def _add_note(layout: Layout, text: str) -> None:

@@ -36,22 +36,27 @@ def section(explanation: Explanation | JointExplanation) -> str:
     """Render heading, quoted text with strong words emphasised, tables, check, and notes."""
     if isinstance(explanation, JointExplanation):
         return _render_joint(explanation)
-    return _render_section(explanation, make_scale(explanation))
+    scale = make_scale(explanation)
+    return _render_section(explanation, scale, caption=scale.caption)
 
 
 def _render_joint(joint: JointExplanation) -> str:
-    """Render a section per input; shares are of the relevance on all of them."""
-    sections = list(map(_render_section, list_members(joint), share_scale(joint)))
-    return "\n".join([*sections, f"{escape(describe_shares(joint))}\n"])
+    """Render a section per input, and once what the numbers of all of them mean."""
+    scales = share_scale(joint)
+    sections = []
+    for explanation, scale in zip(list_members(joint), scales, strict=True):
+        sections.append(_render_section(explanation, scale, caption=""))
+    notes = [scales[0].caption, describe_shares(joint)]
+    return "\n".join([*sections, *(f"{escape(note)}\n" for note in notes)])
 
 
-def _render_section(explanation: Explanation, scale: Scale) -> str:
+def _render_section(explanation: Explanation, scale: Scale, *, caption: str) -> str:
     lines = [f"## {escape(format_headline(explanation))}", ""]
     lines += _render_body(explanation, scale)
     # A blank line ends the table.
     lines.append("")
     lines += _list_heads(explanation)
-    lines += [f"{escape(note)}\n" for note in _list_notes(explanation, scale)]
+    lines += [f"{escape(note)}\n" for note in _list_notes(explanation, caption)]
     return "\n".join(lines)
 
 
@@ -63,9 +68,9 @@ def _render_body(explanation: Explanation, scale: Scale) -> Iterator[str]:
     yield from _list_strongest(explanation, scale)
 
 
-def _list_notes(explanation: Explanation, scale: Scale) -> Iterator[str]:
+def _list_notes(explanation: Explanation, caption: str) -> Iterator[str]:
     """Iterate over the meaning of the numbers, the check, the model, and notes."""
-    notes = [scale.caption, format_check(explanation), explanation.model]
+    notes = [caption, format_check(explanation), explanation.model]
     return filter(None, [*notes, *list_notes(explanation)])
 
 

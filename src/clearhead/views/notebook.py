@@ -172,14 +172,14 @@ def _render_text(explanation: Explanation, level: str) -> Iterator[str]:
 
 def _render_legend(scale: Scale, label: str) -> str:
     bar = _render_color_bar(scale.signed)
-    ends = f"{_format_lowest(scale)} {bar} {scale.format(scale.full)} for {_escape(label)}"
+    ends = f"{_format_lowest(scale)} {bar} {scale.highest} for {_escape(label)}"
     return f"<div><small>{ends}<br>{scale.caption}</small></div>"
 
 
 def _format_lowest(scale: Scale) -> str:
     if not scale.signed:
         return "0"
-    return f"against {scale.format(-scale.full)}"
+    return f"against {scale.lowest}"
 
 
 def _render_color_bar(signed: bool) -> str:

@@ -95,6 +95,16 @@ class Scale:
         return color_step(relevance, self.full)
 
     @property
+    def highest(self) -> str:
+        """What the full colour for the label stands for."""
+        return self.format(self.full)
+
+    @property
+    def lowest(self) -> str:
+        """What the full colour against the label stands for."""
+        return self.format(-self.full)
+
+    @property
     def column(self) -> str:
         """The heading of a column of numbers."""
         return "effect" if self.is_effect else "share"
@@ -118,13 +128,24 @@ class Scale:
         if self.prediction is None:
             return ""
         if self.base is None:
-            return f", of {self._format_score(self.prediction)}"
-        unit = self.units.removesuffix("es" if self.units == "patches" else "s")
-        scores = f"{self._format_score(self.base)} with every {unit} hidden → {self._format_score(self.prediction)}"
+            return f", of {self.format_score(self.prediction)}"
+        unit = name_one(self.units)
+        scores = f"{self.format_score(self.base)} with every {unit} hidden → {self.format_score(self.prediction)}"
         return f": {scores}"
 
-    def _format_score(self, score: float) -> str:
+    def format_score(self, score: float) -> str:
+        """Format a score that effects lead from or to."""
         return format_score(score, self.measure, is_contrast=self.is_contrast)
+
+
+def name_one(units: str) -> str:
+    """Return the name of one of some units."""
+    return units.removesuffix("es" if units == "patches" else "s")
+
+
+def spread_effects(count: int) -> float:
+    """Return among how many units the effect of the full colour is divided."""
+    return max(1.0, count / UNITS_PER_LIMIT)
 
 
 def make_scale(explanation: Explanation) -> Scale:
@@ -171,7 +192,7 @@ def _scale_effects(scale: Scale, effect: Mapping[str, Any], count: int) -> Scale
     # Values have no limits; compared with the prediction itself an effect can be judged all the same.
     known = [abs(score) for score in (base, prediction) if score is not None]
     limit = LIMITS.get(measure) or max(known, default=0.0) / 2
-    full = limit / max(1.0, count / UNITS_PER_LIMIT) or scale.full
+    full = limit / spread_effects(count) or scale.full
     return replace(scale, measure=measure, full=full, base=base, prediction=prediction)
 
 

@@ -90,7 +90,7 @@ def _make_recorder(width: int, color: bool) -> Console:
 def view(explanation: Explanation | JointExplanation, *, level: str | None = None, count: int = 8) -> RenderableType:
     """Return heading, text or patches, legend, the `count` strongest words, check and notes."""
     if isinstance(explanation, JointExplanation):
-        return joint_terminal.view(explanation, partial(_render_input, level=level, count=count))
+        return joint_terminal.view(explanation, partial(_render_member, level=level, count=count))
     renderables: list[RenderableType] = [render_heading(explanation), Text()]
     if isinstance(explanation, AnswerExplanation):
         body = answer_terminal.render(explanation, level, count)
@@ -104,6 +104,18 @@ def _render_input(explanation: Explanation, scale: Scale, *, level: str | None, 
     if is_image(explanation):
         return _render_patches(explanation, scale)
     return _render_words(explanation, scale, level, count)
+
+
+def _render_member(
+    explanation: Explanation, scale: Scale, *, level: str | None, count: int
+) -> Iterator[RenderableType]:
+    """Render one of several inputs, which have a common legend."""
+    if is_image(explanation):
+        yield from _render_patch_rows(explanation, scale)
+        return
+    yield from _render_texts(explanation, scale, level)
+    yield Text()
+    yield render_ranking(scale, strongest_spans(explanation, count, level))
 
 
 def _render_words(explanation: Explanation, scale: Scale, level: str | None, count: int) -> Iterator[RenderableType]:
@@ -158,7 +170,7 @@ def _render_agreement(by_model: Mapping[str, Explanation]) -> Iterator[Renderabl
 
 def _render_compared(explanation: Explanation | JointExplanation, level: str | None) -> Sequence[RenderableType]:
     if isinstance(explanation, JointExplanation):
-        return [joint_terminal.view(explanation, partial(_render_input, level=level, count=MAX_COMPARED_WORDS))]
+        return [joint_terminal.view(explanation, partial(_render_member, level=level, count=MAX_COMPARED_WORDS))]
     if isinstance(explanation, AnswerExplanation):
         return answer_terminal.render_input(explanation, level)
     if is_image(explanation):
@@ -185,11 +197,15 @@ def _render_short_list(explanation: Explanation) -> list[Text]:
 
 
 def _render_patches(explanation: Explanation, scale: Scale) -> Iterator[Text]:
+    yield from _render_patch_rows(explanation, scale)
+    yield from _render_patch_legend(scale, explanation.label, "or more for")
+
+
+def _render_patch_rows(explanation: Explanation, scale: Scale) -> Iterator[Text]:
     """Render the patches of an image, two characters each: blocks speak for the class, lines against it."""
     values = content_relevance(explanation).reshape(explanation.grid or (0, 0))
     for row in values.tolist():
         yield _render_patch_row(row, scale)
-    yield from _render_patch_legend(scale, explanation.label, "or more for")
 
 
 def _render_patch_row(values: Iterable[float], scale: Scale) -> Text:
@@ -228,8 +244,8 @@ def _number_heads(columns: Sequence[int]) -> str:
 def _render_patch_legend(scale: Scale, label: str, words: str = "for") -> list[Text]:
     legend = Text(style="dim")
     if scale.signed:
-        legend.append(f"{NEGATIVE_SHADES[-1]} {scale.format(-scale.full)} against   ")
-    legend.append(f"{POSITIVE_SHADES[-1]} {scale.format(scale.full)} {words} {escape_hidden(label)}")
+        legend.append(f"{NEGATIVE_SHADES[-1]} {scale.lowest} against   ")
+    legend.append(f"{POSITIVE_SHADES[-1]} {scale.highest} {words} {escape_hidden(label)}")
     return [Text(), legend, Text(scale.caption, style="dim")]
 
 

@@ -78,12 +78,12 @@ def render_legend(scale: Scale, label: str) -> Text:
     if scale.signed:
         line.append_text(_render_negative_legend(scale))
     line.append("0 ").append_text(_render_swatches(LEGEND_STEPS))
-    return line.append(f" {scale.format(scale.full)} for {escape_hidden(label)}")
+    return line.append(f" {scale.highest} for {escape_hidden(label)}")
 
 
 def _render_negative_legend(scale: Scale) -> Text:
     swatches = _render_swatches(NEGATIVE_LEGEND_STEPS)
-    return Text(f"against {scale.format(-scale.full)} ").append_text(swatches).append(" ")
+    return Text(f"against {scale.lowest} ").append_text(swatches).append(" ")
 
 
 def _render_swatches(steps: Iterable[int]) -> Text:

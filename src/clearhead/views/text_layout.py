@@ -327,10 +327,10 @@ def _legend_entries(label: str, scale: Scale) -> list[tuple[str, int]]:
     """Return texts and swatches of the legend from left to right; a swatch has a step."""
     entries = []
     if scale.signed:
-        entries += [(f"against {scale.format(-scale.full)} ", 0), *_list_swatches(NEGATIVE_LEGEND_STEPS)]
+        entries += [(f"against {scale.lowest} ", 0), *_list_swatches(NEGATIVE_LEGEND_STEPS)]
     entries.append((" 0 ", 0))
     entries += _list_swatches(LEGEND_STEPS)
-    entries.append((f" {scale.format(scale.full)} for {label}", 0))
+    entries.append((f" {scale.highest} for {label}", 0))
     return entries
 
 

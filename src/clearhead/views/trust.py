@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.check import CHECKED_SCORE, FAILS, HOLDS, WEAK, Check
+from clearhead.check import FAILS, HOLDS, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import PROBABILITY, format_score, round_percent
-from clearhead.views.scale import make_scale, name_units, read_effect
+from clearhead.views.scale import make_scale, name_one, name_units, read_effect
 from clearhead.views.text_spans import escape_hidden
 
 MAX_NAMED_UNITS = 5
@@ -54,7 +54,12 @@ def _changes_score(check: Check) -> bool:
 def _name_units(check: Check, count: int) -> str:
     if count == 1:
         return check.kind
-    return f"{check.kind}es" if check.kind.endswith("ch") else f"{check.kind}s"
+    # Of a picture and a text that are read together both are hidden.
+    return " and ".join(map(_pluralise, check.kind.split(" or ")))
+
+
+def _pluralise(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("ch") else f"{kind}s"
 
 
 def describe_removal(explanation: Explanation, check: Check) -> str:
@@ -63,9 +68,7 @@ def describe_removal(explanation: Explanation, check: Check) -> str:
 
 
 def _name_score(explanation: Explanation, check: Check) -> str:
-    # The text of a pair is tested by its own similarity, whatever it is compared with.
-    name = explanation.diagnostics.get(CHECKED_SCORE)
-    return name or f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
+    return f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
 
 
 def describe_hidden(explanation: Explanation, check: Check) -> str:
@@ -165,7 +168,7 @@ def _format_relative_error(explanation: Explanation, errors: Mapping[str, float]
     """Format the sum of relative errors, and what causes it."""
     total = sum(errors.values())
     title = "Wide error bar" if not total < WIDE_ERROR else "Error bar"
-    unit = name_units(explanation).removesuffix("es" if explanation.grid else "s")
+    unit = name_one(name_units(explanation))
     causes = " and ".join(name for name, error in errors.items() if error >= total / 10)
     return f"{title}: {_format_error_size(total)} of the strongest {unit} ({causes})"
 

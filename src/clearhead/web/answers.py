@@ -57,7 +57,7 @@ def make_target(model: Model, encoded: Encoded, request: InputRequest) -> Answer
     """Return what of the answer a request asks about; a short foil is compared with the beginning of the answer."""
     foil = _read_foil(request)
     prompt = encode_prompt(model, request.prompt)
-    focus: Focus = request.focus
+    focus: Focus = request.answer_focus
     if foil is not None and focus is None:
         focus = _find_counterpart(model, prompt, _get_answer(encoded), foil)
     return choose_target(model, prompt, encoded, foil, AnswerOptions(focus=focus))
@@ -70,9 +70,15 @@ def _get_answer(encoded: Encoded) -> Answer:
 
 def _read_foil(request: InputRequest) -> str | None:
     _refuse_classes(request)
+    _refuse_words(request)
     if isinstance(request.versus, int):
         raise BadInput(f"Invalid versus={request.versus}: give the words that the answer is compared with.")
     return request.versus
+
+
+def _refuse_words(request: InputRequest) -> None:
+    if request.output_focus is not None:
+        raise BadInput("Invalid focus: of an answer give its characters as two numbers, start and end.")
 
 
 def _refuse_classes(request: InputRequest) -> None:

@@ -48,7 +48,9 @@ def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
 
 def make_features(trace: Trace, unit: str) -> Features:
     """Return the words, tokens or patches of `group_tokens` as features of the perturbation engine, in its order."""
-    (features,) = group_features(trace.model, trace.inputs, _choose_grouping(trace, unit))
+    # The grid that was seen: not every configuration names the size of its patches.
+    grid = trace.grid if trace.is_image else None
+    (features,) = group_features(trace.model, trace.inputs, _choose_grouping(trace, unit), grid=grid)
     if _get_input(trace).answer is None:
         return features
     return restrict_features(features, ~torch.tensor(_find_special_tokens(trace)))

@@ -15,6 +15,7 @@ from clearhead.attribution.choices import find_choice
 from clearhead.attribution.method import METHODS, Method, default_method
 from clearhead.errors import BadInput, UnknownName
 from clearhead.model import zoo
+from clearhead.model.focused_inputs import describe_focus
 from clearhead.model.model import Model
 from clearhead.plain import finite
 from clearhead.version import __version__
@@ -141,13 +142,19 @@ def _describe_model(name: str, model: Model) -> ModelInfo:
         kind="image" if _takes_images(model) else "text",
         problem=model.problem,
         # Escaped, because characters that reorder others could make a label read as another.
-        labels=[] if model.writes or model.reads_pairs else list(map(escape_hidden, model.labels)),
+        labels=list(map(escape_hidden, model.labels)) if _lists_classes(model) else [],
         compares=model.reads_pairs,
+        focus=describe_focus(model),
         chat=model.writes and bool(getattr(model.processor, "chat_template", None)),
         method=default_method(model),
         chosen=find_choice(model) is not None,
         summary=_find_summary(name),
     )
+
+
+def _lists_classes(model: Model) -> bool:
+    # The classes of a masked word are a whole vocabulary.
+    return not (model.writes or model.reads_pairs or model.names_words)
 
 
 def _takes_images(model: Model) -> bool:

@@ -7,6 +7,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.check import MIN_GROUPS
 from clearhead.errors import BadInput
+from clearhead.model.focus import parse_focus
 from clearhead.trust.controls import Outcome
 from clearhead.web.limits import LIMITS
 
@@ -70,8 +71,11 @@ class InputRequest(BaseModel):
     max_new_tokens: Annotated[int, Field(ge=1, le=LIMITS.max_answer_tokens)] | None = Field(
         None, description="The longest answer that a language model may write."
     )
-    focus: tuple[CharacterIndex, CharacterIndex] | None = Field(
-        None, description="The characters of the answer that are explained, start and end; default: all."
+    focus: tuple[CharacterIndex, CharacterIndex] | Name | None = Field(
+        None,
+        description="The part of the output that is explained. Of an answer: its characters, start and end; default: "
+        "all. Of a model with an output for every word, box or pixel, as --focus takes it: words, a label, #N, "
+        "START:END or LEFT,TOP,RIGHT,BOTTOM; default: as `focus` of /api/models says.",
     )
     overflow: Literal["error", "truncate"] = Field(
         "error",
@@ -98,8 +102,20 @@ class InputRequest(BaseModel):
     @property
     def needs_language_model(self) -> bool:
         """Whether a field is given that only language models have."""
-        fields = (self.chat, self.answer, self.max_new_tokens, self.focus)
+        fields = (self.chat, self.answer, self.max_new_tokens, self.answer_focus)
         return fields.count(None) < len(fields)
+
+    @property
+    def answer_focus(self) -> tuple[int, int] | None:
+        """The characters of an answer that are explained."""
+        return None if isinstance(self.focus, str) else self.focus
+
+    @property
+    def output_focus(self) -> Any:
+        """The part of the output that is explained, of a model with many; blanks leave the choice to it."""
+        if not isinstance(self.focus, str):
+            return None
+        return parse_focus(self.focus.strip() or None)
 
     @property
     def prompt(self) -> str | list[dict[str, str]]:
@@ -228,6 +244,7 @@ class ModelInfo(BaseModel):
     labels: list[str]
     compares: bool = Field(description="Whether it compares a picture or a text with texts: see /api/similarity.")
     chat: bool = Field(description="Whether it has a chat template.")
+    focus: str = Field(description="What `focus` may name of its output, and what it is by default; empty if nothing.")
     method: str = Field(description="The method that explains it unless another is named.")
     chosen: bool = Field(description="Whether `clearhead choose` has chosen that method for this model.")
     summary: str

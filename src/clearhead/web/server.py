@@ -139,13 +139,13 @@ def load_models(sources: Sequence[str], *, allow_pickle: bool, device: str | Non
     from transformers.utils import logging
 
     from clearhead.model.loading import load
-    from clearhead.model.model_checks import require_single_output
+    from clearhead.model.model_checks import refuse_choices
 
     logging.set_verbosity_error()
     models: dict[str, Any] = {}
     for name, source in _name_sources(sources or zoo.names()).items():
         model = load(source, allow_pickle=allow_pickle, device=device)
-        require_single_output(model, "The page")
+        refuse_choices(model, "The page")
         models[name] = replace(model, name=name)
     return models
 

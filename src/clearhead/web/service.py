@@ -22,6 +22,8 @@ from clearhead.attribution.method import MethodSpec
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
+from clearhead.model.focus import FocusedInput
+from clearhead.model.focused_inputs import require_focus
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities
@@ -190,7 +192,10 @@ class ExplainService:
         if model.writes:
             with self.interruptible(model):
                 return answers.encode_request(model, request, self.limits)
-        return encode(model, self._decode_source(request), overflow=request.overflow)
+        if request.output_focus is not None:
+            require_focus(model)
+        source = FocusedInput(self._decode_source(request), request.output_focus)
+        return encode(model, source, overflow=request.overflow)
 
     def _decode_source(self, request: InputRequest) -> Any:
         if request.image is None:
@@ -318,7 +323,7 @@ class ExplainService:
 
     def _run_masks(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
         with self.interruptible(trace.model):
-            return perturbed_logits(trace.model, trace.inputs, [masks])[0]
+            return perturbed_logits(trace.model, trace.inputs, [masks], [make_features(trace, "token")])[0]
 
 
 def _is_computed_alone(model: Model, request: ExplainRequest) -> bool:
@@ -332,13 +337,14 @@ def _require_writer(model: Model) -> None:
 
 def _hash_source(request: InputRequest) -> bytes:
     # A digest, so that the cache does not hold every text and image a second time.
-    source = (request.source, request.answer, request.max_new_tokens)
+    source = (request.source, request.answer, request.max_new_tokens, request.output_focus)
     return hashlib.blake2b(repr(source).encode("utf-8", "replace")).digest()
 
 
 def compute_class_outputs(model: Model, logits: torch.Tensor) -> list[float]:
-    """Return the probability of each class, the number of a regression, or nothing for spans."""
-    if logits.dim() != 1:
+    """Return the probability of each class, the number of a regression, or nothing for spans and masked words."""
+    # A page has no use for the probability of every word of a vocabulary.
+    if logits.dim() != 1 or model.names_words:
         return []
     # class_probabilities would squash the number of a regression with a sigmoid.
     if model.problem == "regression":

@@ -15,8 +15,10 @@ export const imageSettings = () => ({ smooth: state.smooth, opacity: state.opaci
 
 // What the colours and the numbers mean.
 export function createLegend({ label }, scale) {
-  const positive = [createSwatches(["f1", "f3", "f5", "f7", "f9"]), createLabel(`${formatRelevance(scale, scale.full)} for ${label}`)];
-  const negative = [createLabel(`against ${formatRelevance(scale, -scale.full)}`), createSwatches(["a9", "a7", "a5", "a3", "a1"])];
+  // Inputs that share a scale have no numbers at its ends.
+  const { highest = formatRelevance(scale, scale.full), lowest = formatRelevance(scale, -scale.full) } = scale;
+  const positive = [createSwatches(["f1", "f3", "f5", "f7", "f9"]), createLabel(`${highest} for ${label}`)];
+  const negative = [createLabel(`against ${lowest}`), createSwatches(["a9", "a7", "a5", "a3", "a1"])];
   return createLegendLines(scale, scale.signed ? negative : [], positive);
 }
 

@@ -84,7 +84,9 @@ function showGold({ diagnostics: { predicted } }) {
 }
 
 function describePrediction({ diagnostics: { predicted }, target }) {
-  const isOther = predicted && predicted !== shownModel().labels[target.index];
+  // The words of a masked word have no list here, and the most probable is explained.
+  const { labels } = shownModel();
+  const isOther = predicted && labels.length && predicted !== labels[target.index];
   return isOther ? `The model itself predicts ${predicted}.` : "The model's prediction, explained below.";
 }
 

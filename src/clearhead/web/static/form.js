@@ -4,8 +4,8 @@ import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
 import { acceptsKind, DEFAULT_QUESTION, findModel, hasPhoto, INPUT_KEYS, isCompared, listTexts, pick, session } from "./state.js";
 
 const KINDS = { text: "Text", pair: "Pair", image: "Photo", caption: "Photo and texts", similarity: "Similarity", prompt: "Prompt" };
-const TEXT_FIELDS = ["text", "second", "texts", "overflow", "prompt", "system", "answer", "foil", "length"];
-const EDITED = ["text", "second", "texts"];
+const TEXT_FIELDS = ["text", "second", "texts", "overflow", "prompt", "system", "answer", "foil", "length", "focus"];
+const EDITED = ["text", "second", "texts", "focus"];
 const FIELD_IDS = { answer: "answer-text" }; // where the id is not the name of the field
 const EXAMPLES = {
   "clearhead/sst2-minilm": ["a joyless , tedious film that never finds its heart", "slow at first , but never dull , and very funny in the end"],
@@ -94,7 +94,10 @@ function showFormat() {
 const chooseModel = (name) => Object.assign(form, { model: name, target: "", versus: "" });
 
 function fillClasses() {
-  find("model-summary").textContent = findModel(form.model).summary;
+  const { summary, focus } = findModel(form.model);
+  find("model-summary").textContent = summary;
+  find("focus-choice").hidden = !focus || !INPUT_KEYS[form.kind].includes("focus");
+  find("focus-hint").textContent = focus;
   const classes = classesOf(form.model);
   find("class-choice").hidden = !classes.length;
   fillSelect(find("target"), [["", "Predicted"], ...classes], form.target);

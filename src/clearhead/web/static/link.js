@@ -86,6 +86,7 @@ const VALIDATORS = {
   kind: (value) => Object.keys(INPUT_KEYS).includes(value),
   text: isText,
   second: isText,
+  focus: isText,
   texts: isText,
   overflow: (value) => ["error", "truncate"].includes(value),
   image: isImage,

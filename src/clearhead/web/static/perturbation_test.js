@@ -7,7 +7,7 @@ import { createBarRow, createElement, find } from "./dom.js";
 import { reportError } from "./errors.js";
 import { showHidden } from "./explanation_view.js";
 import { updateAddress } from "./link.js";
-import { checkFields, formatOutput, inputFields, isAnswer, isRegression, isSimilarity, session, state } from "./state.js";
+import { checkFields, formatOutput, inputFields, isAnswer, isRegression, isSimilarity, session, shownModel, state } from "./state.js";
 import { describeControls, describeFlip } from "./test_words.js";
 import { trackWork } from "./working.js";
 
@@ -98,7 +98,9 @@ function cancelMeasurement() {
 function describeTest() {
   const block = state.layer ? ` in block ${state.layer}` : "";
   const hint = `Hide the ${unitName()} with the highest relevance${block}. If the explanation is right, the output falls faster than when as many are hidden at random.`;
-  const removal = unitName() === "patches" || session.explanation.target.span ? "" : " Here they are masked; the check above deletes them.";
+  // Where deleting words would move what is explained, the check masks them as well.
+  const areMasked = session.explanation.target.span || shownModel().focus;
+  const removal = unitName() === "patches" || areMasked ? "" : " Here they are masked; the check above deletes them.";
   if (session.explanation.target.versus === null) return `${hint}${removal}`;
   return `${hint}${removal} The numbers are the probability of the first class minus that of the second.`;
 }

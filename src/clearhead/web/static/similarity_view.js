@@ -2,7 +2,7 @@
 // text side by side on one scale.
 
 import { createBar, createElement, find } from "./dom.js";
-import { createImageLegend, createLegend, imageSettings, relevanceOf, renderCoverage } from "./explanation_parts.js";
+import { createLegend, imageSettings, relevanceOf, renderCoverage } from "./explanation_parts.js";
 import { formatNumber, formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
 import { findMethod, session, state } from "./state.js";
@@ -100,7 +100,9 @@ function createShareBar({ probability, score }, texts, inputs) {
 export function showInputs(explanation) {
   const columns = explanation.inputs.map((input, index) => renderInput(input, nameInput(explanation, index)));
   find("coverage").replaceChildren();
-  find("legend").replaceChildren();
+  // Once, because all inputs share a scale; its caption tells what the full colour of a patch and of a word is.
+  const scale = { ...explanation.inputs[0].scale, lowest: "", highest: "" };
+  find("legend").replaceChildren(...createLegend(explanation, scale));
   find("relevance").replaceChildren(createElement("div", { className: "inputs" }, ...columns));
 }
 
@@ -120,12 +122,12 @@ function renderPhoto(input) {
   const view = imageView.createImageView(input, session.photo);
   const description = imageView.describeHeatmap(input, values, input.scale);
   imageView.paintImage(view, values, input.scale, { ...imageSettings(), description });
-  return [view.frame, ...createImageLegend(input, values, input.scale)];
+  return [view.frame];
 }
 
 function renderWords(input) {
   const spans = textView.splitText(input, state.level, relevanceOf(input));
-  return [textView.renderText(input, spans, input.scale).group, ...createLegend(input, input.scale)];
+  return [textView.renderText(input, spans, input.scale).group];
 }
 
 // What is known of all inputs: their shares, and notes on the method, which are the same for each.

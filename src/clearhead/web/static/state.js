@@ -5,14 +5,14 @@
 import { formatNumber, formatPercent } from "./format.js";
 
 export const DEFAULT_QUESTION = {
-  kind: "text", text: "", second: "", texts: "", overflow: "error", image: null, imageName: "",
+  kind: "text", text: "", second: "", texts: "", overflow: "error", image: null, imageName: "", focus: "",
   format: "plain", prompt: "", system: "", answer: "", foil: "", length: 32,
   model: "", method: "balanced-cat", options: {}, target: "", versus: "",
 };
 // `word` is the chosen word of an answer, as its first and last character; null is the whole answer.
 export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, check: true, word: null, hidden: [], compared: [] };
 export const INPUT_KEYS = {
-  text: ["text", "overflow"], pair: ["text", "second", "overflow"], image: ["image", "imageName"],
+  text: ["text", "overflow", "focus"], pair: ["text", "second", "overflow"], image: ["image", "imageName", "focus"],
   caption: ["image", "imageName", "texts", "overflow"], similarity: ["text", "texts", "overflow"],
   prompt: ["format", "prompt", "system", "answer", "foil", "length"],
 };
@@ -66,7 +66,7 @@ export const formatOutput = (value) => (isRegression() ? formatNumber(value) : f
 // Fields of a request that say what the input, the model and the class are.
 export function inputFields(changes = {}, question = session.question) {
   const choice = { ...pick(question, ["model", "target", "versus"]), ...changes };
-  return { ...sourceFields(question), model: choice.model, ...classFields(choice), ...wordFields(question, changes.word) };
+  return { ...sourceFields(question), model: choice.model, ...focusFields(question, choice.model), ...classFields(choice), ...wordFields(question, changes.word) };
 }
 
 function sourceFields(question) {
@@ -76,6 +76,12 @@ function sourceFields(question) {
   if (kind === "image") return { image };
   if (kind === "pair") return { pair: [text, second], overflow };
   return { text, overflow };
+}
+
+// The chosen part of the output, of models that have many.
+function focusFields({ kind, focus }, modelName) {
+  const canChoose = INPUT_KEYS[kind].includes("focus") && findModel(modelName)?.focus;
+  return canChoose && focus.trim() ? { focus: focus.trim() } : {};
 }
 
 // One text per line.
