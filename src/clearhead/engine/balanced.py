@@ -20,11 +20,13 @@ coefficients as they pass gradients. The others:
 """
 
 from collections.abc import Callable, Container
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from clearhead.engine.activation_ratios import Ratio, divide_by_input, find_ratio
 from clearhead.engine.backward import (
     ATTN_LRP,
     BALANCED,
@@ -139,7 +141,7 @@ class BalancedCalls:
 
     def replace_activation(self, out: Tensor, x: Tensor, function: Function) -> Tensor:
         """Return the output of an activation function that is a module of its own."""
-        return replace(out, x, self._switch, activation_rule(function))
+        return replace(out, x, self._switch, activation_rule(partial(divide_by_input, function)))
 
     def _scale_product(self, name: str, args: Any) -> Any:
         first = 1 if name == "einsum" else 0
@@ -226,7 +228,7 @@ def _find_rule(name: str, function: Function, args: Any, kwargs: Any) -> Coeffic
         return None
     # x⁻ⁿ has no value at 0.
     if name in ELEMENTWISE and not _is_negative_power(name, args):
-        return activation_rule(lambda x: function(x, *args[1:], **kwargs))
+        return activation_rule(find_ratio(name, function, args, kwargs))
     return _find_norm_rule(name, args, kwargs)
 
 
@@ -241,22 +243,15 @@ def _find_norm_rule(name: str, args: Any, kwargs: Any) -> CoefficientRule | None
     return rms_norm_rule(axes, bound.get("weight"), bound.get("eps"))
 
 
-def activation_rule(function: Callable[[Tensor], Tensor]) -> CoefficientRule:
-    """Return the rule c · φ(x)/x of an elementwise function with φ(0) = 0."""
+def activation_rule(ratio: Ratio) -> CoefficientRule:
+    """Return the rule c · φ(x)/x of an elementwise function with φ(0) = 0, given φ(x)/x."""
 
     def rule(x: Tensor, coefficient: Tensor) -> Tensor:
-        nonzero = _replace_zeros(x.detach())
-        return (coefficient * (function(nonzero) / nonzero)).to(coefficient.dtype)
+        # In float32 at least, since half precision cannot represent numbers that are small enough for a limit.
+        wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+        return (coefficient * ratio(wide)).to(coefficient.dtype)
 
     return rule
-
-
-def _replace_zeros(x: Tensor) -> Tensor:
-    """Replace zeros by numbers so small that φ(x)/x is the limit φ′(0): nothing but the first order is left."""
-    # In float32 at least, since half precision cannot represent them.
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    tiny = torch.finfo(wide.dtype).tiny ** 0.5
-    return torch.where(wide == 0, tiny, wide)
 
 
 def layer_norm_rule(axes: int, weight: Tensor | None, eps: float) -> CoefficientRule:
