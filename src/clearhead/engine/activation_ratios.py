@@ -25,22 +25,30 @@ def find_ratio(name: str, function: Callable[..., Tensor], args: Sequence[Any], 
         return torch.sigmoid
     if name == "gelu" and len(args) == 1:
         return GELU_RATIOS[kwargs.get("approximate", "none")]
-    return partial(divide_by_input, lambda x: function(x, *args[1:], **kwargs))
+    return partial(divide_by_input, _bind_options(function, args[1:], kwargs))
+
+
+def _bind_options(function: Callable[..., Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ratio:
+    return lambda x: function(x, *args, **kwargs)
 
 
 def divide_by_input(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Return φ(x)/x, at 0 its limit φ′(0)."""
-    # So small that nothing but the first order is left.
-    tiny = torch.finfo(x.dtype).tiny ** 0.5
-    nonzero = torch.where(x == 0, tiny, x)
+    nonzero = torch.where(x == 0, _smallest(x.dtype), x)
     return function(nonzero) / nonzero
+
+
+def _smallest(dtype: torch.dtype) -> float:
+    # So small that of φ nothing but the first order is left.
+    return float(torch.finfo(dtype).tiny ** 0.5)
 
 
 def _normal_distribution(x: Tensor) -> Tensor:
     """Return Φ(x), accurate to the last digits also where it is near 0."""
     # One kernel on a GPU; on a CPU only erfc uses its vector units.
     if x.is_cuda:
-        return torch.special.ndtr(x)
+        distribution: Tensor = torch.special.ndtr(x)
+        return distribution
     return torch.erfc(x * -math.sqrt(0.5)).mul_(0.5)
 
 
