@@ -23,7 +23,7 @@ from clearhead.model.batches import (
 )
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.text_inputs import Text, knows_offsets, select_inputs, tokenise
-from clearhead.model.word_columns import Characters, PlacedOffsets, TextWords, TokenColumns, WordColumns
+from clearhead.model.word_columns import Characters, PlacedOffsets, TextWords, TokenColumns, WordColumns, shrink
 
 TEXTS_PER_CALL = 256
 """Texts that the tokenizer gets at a time: what it returns is much larger than the arrays made of it.
@@ -210,7 +210,7 @@ def _list_segments(texts: Sequence[Text]) -> Iterator[str]:
 
 def _make_columns(texts: Sequence[Text], result: Any, characters: Characters, names: dict[int, str]) -> TextColumns:
     tokens = _read_tokens(texts, result, characters)
-    offsets = _number_segments(texts, tokens).astype(np.int32)
+    offsets = shrink(_number_segments(texts, tokens))
     words = WordColumns.of(tokens, characters)
     return TextColumns(texts, tokens.starts, _flatten_inputs(result), tokens.special, offsets, names, words)
 

@@ -146,7 +146,7 @@ class WordColumns:
         ]
         return cls(
             starts=np.searchsorted(text, np.arange(tokens.count + 1)),
-            spans=np.stack(spans).astype(np.int32),
+            spans=shrink(np.stack(spans)),
             is_regular=_find_regular(tokens, word),
             read_shares=_measure_read(tokens, characters),
         )
@@ -161,6 +161,11 @@ class WordColumns:
             is_regular=np.concatenate([chunk.is_regular for chunk in chunks]),
             read_shares=np.concatenate([chunk.read_shares for chunk in chunks]),
         )
+
+
+def shrink(numbers: Array) -> Array:
+    """Return numbers, none of which is negative, in the smallest type that holds them: texts may be many."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
 
 
 def _find_regular(tokens: TokenColumns, word: Array) -> Array:
