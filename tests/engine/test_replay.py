@@ -114,7 +114,18 @@ def patch_a_module(network):
     network.classifier.forward = lambda states: forward(states) * 2
 
 
-@pytest.mark.parametrize("change", [hook_a_module, replace_a_weight, patch_a_module])
+def change_a_setting(network):
+    network.classifier.temperature = 2.0
+
+
+def choose_an_adapter(network):
+    network.classifier.active_adapters = ["other"]
+
+
+CHANGES = [hook_a_module, replace_a_weight, patch_a_module, change_a_setting, choose_an_adapter]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_network_is_run_again(model, recorded, change):
     explain_often(model, TEXTS[0])
     assert recorded(model)
@@ -127,9 +138,7 @@ def test_weights_changed_in_place_are_read_again(model, recorded):
     explain_often(model, TEXTS[0])
     with torch.no_grad():
         model.network.classifier.weight.mul_(-1)
-    explanation = clearhead.explain(model, TEXTS[0], check=False)
-    expected = explain_plainly(model, TEXTS[0], "balanced-cat")
-    assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)
+    require_plain_numbers(model, TEXTS[0])
 
 
 def test_a_network_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
@@ -146,13 +155,59 @@ def test_a_network_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
 def test_a_backward_pass_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
     explain_often(model, TEXTS[0], "gradient")
     monkeypatch.setattr(replay, "_record", raise_not_replayable)
-    explanation = clearhead.explain(model, TEXTS[0], check=False)
-    expected = explain_plainly(model, TEXTS[0], "balanced-cat")
-    assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)
+    require_plain_numbers(model, TEXTS[0])
 
 
 def raise_not_replayable(work):
     raise NotReplayable
+
+
+def record_nothing(work):
+    """Run the work, but record none of its kernels, as for those of another GPU."""
+    result = work()
+    return SimpleNamespace(replay=lambda: None), result
+
+
+def test_a_graph_that_does_not_read_its_inputs_is_refused(model, recorded, monkeypatch):
+    monkeypatch.setattr(replay, "_record", record_nothing)
+    explain_often(model, TEXTS[0])
+    assert list(recorded(model).values()) == [None]
+    require_plain_numbers(model, TEXTS[1])
+
+
+def test_a_backward_graph_that_does_not_read_its_direction_is_refused(model, recorded, monkeypatch):
+    explain_often(model, TEXTS[0], "gradient")
+    monkeypatch.setattr(replay, "_record", record_nothing)
+    for text in TEXTS:
+        require_plain_numbers(model, text)
+
+
+def require_plain_numbers(model, text):
+    explanation = clearhead.explain(model, text, check=False)
+    expected = explain_plainly(model, text, "balanced-cat")
+    assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)
+
+
+def test_a_network_that_needs_its_mask_is_not_replayed(model, recorded):
+    forward = model.network.forward
+
+    def compute(attention_mask=None, **tensors):
+        output = forward(attention_mask=attention_mask, **tensors)
+        if attention_mask is None:
+            output.logits = 2 * output.logits
+        return output
+
+    model.network.forward = compute
+    explain_often(model, TEXTS[0])
+    assert list(recorded(model).values()) == [None]
+
+
+def test_passes_of_another_gpu_than_the_current_one_are_not_replayed(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: 0)
+    assert not replay._is_on_other_stream(torch.device("cuda", 0))
+    assert replay._is_on_other_stream(torch.device("cuda", 1))
 
 
 def test_other_numbers_than_the_networks_are_refused(model):

@@ -28,7 +28,7 @@ def _list_allowed(model: Model) -> list[str]:
     """Return the narrower types that torch's settings allow for the products of a model."""
     device = model.device.type
     settings = [_read_matrix_setting(device)]
-    convolution = _read_convolution_setting(device)
+    convolution = read_convolution_setting(device)
     # cuDNN convolves in tf32 unless it is told not to, as when a vision transformer cuts its image into patches.
     if convolution in SETTINGS and _has_convolutions(model.network):
         settings.append(convolution)
@@ -46,7 +46,7 @@ def _read_matrix_setting(device: str) -> str:
     return _read_setting(torch.backends.mkldnn, "matmul") or _read_common_setting()
 
 
-def _read_convolution_setting(device: str) -> str:
+def read_convolution_setting(device: str) -> str:
     """Return in what type convolutions multiply, as torch names it."""
     if device == "cpu":
         return _read_setting(torch.backends.mkldnn, "conv") or "ieee"

@@ -22,7 +22,7 @@ from clearhead.engine.forward import ForwardPass
 from clearhead.engine.gradients import GradientCache, Gradients, compute_gradients
 from clearhead.engine.lrp.kernels.dispatch import allows_tf32
 from clearhead.engine.memory import estimate_memory
-from clearhead.engine.product_types import PRECISIONS, TF32
+from clearhead.engine.product_types import PRECISIONS, TF32, read_convolution_setting
 from clearhead.engine.recorded_pass import run_forward
 from clearhead.engine.seeds import Seeds
 from clearhead.engine.streams import copy_to_host
@@ -41,6 +41,8 @@ MOST_ELEMENTS = {"input_ids": 512, "pixel_values": 3 * 512 * 512}
 SEEN_BEFORE = 2
 # Recorded passes keep their activations: together they may take this share of the GPU's memory.
 MOST_MEMORY = 0.25
+# Types of attributes by which a module chooses what it computes, such as the adapter that it uses.
+SETTING_TYPES = frozenset([bool, int, float, str])
 # Differences of this many roundings may come from other kernels for the same product; larger ones are an error.
 ROUNDINGS = 64
 
@@ -60,6 +62,12 @@ class RecordedGradients:
     direction: Tensor
     gradients: Gradients
 
+    def run(self, direction: Tensor) -> Gradients:
+        """Run the backward pass from another direction."""
+        self.direction.copy_(direction)
+        self.graph.replay()
+        return self.gradients
+
 
 class ReplayedPass:
     """A forward pass that is run again for other inputs of the same shape, and its backward passes.
@@ -69,7 +77,8 @@ class ReplayedPass:
 
     def __init__(self, model: Model, inputs: Inputs) -> None:
         self._tolerance = ROUNDINGS * _find_precision(model)
-        self._inputs = Inputs(_copy_tensors(inputs.tensors), inputs.items)
+        # Recorded on blanks: a graph that does not read its inputs then gives other numbers than the network.
+        self._inputs = Inputs(_make_blanks(inputs.tensors), inputs.items)
         self._backwards: dict[str, RecordedGradients | None] = {}
         self._graph, self._forward = _record(lambda: run_forward(model, self._inputs, gradients_only=True))
 
@@ -88,9 +97,7 @@ class ReplayedPass:
         recorded = self._backwards[backward]
         if recorded is None:
             return self._compute(direction, backward)
-        recorded.direction.copy_(direction)
-        recorded.graph.replay()
-        return recorded.gradients
+        return recorded.run(direction)
 
     def _compute(self, direction: Tensor, backward: str) -> Gradients:
         with self._forward.tape.switch.use(backward):
@@ -100,14 +107,14 @@ class ReplayedPass:
         # Outside: a method that refuses the network does so here, too.
         expected = self._compute(direction, backward).leaf
         try:
-            return self._record_backward(direction.clone(), backward, expected)
+            recorded = self._record_backward(torch.zeros_like(direction), backward)
+            self.require_equal(recorded.run(direction).leaf, expected)
         except (NotReplayable, RuntimeError):
             return None
+        return recorded
 
-    def _record_backward(self, direction: Tensor, backward: str, expected: Tensor) -> RecordedGradients:
+    def _record_backward(self, direction: Tensor, backward: str) -> RecordedGradients:
         graph, gradients = _record(lambda: self._compute(direction, backward))
-        graph.replay()
-        self.require_equal(gradients.leaf, expected)
         return RecordedGradients(graph, direction, gradients)
 
     def require_equal(self, replayed: Tensor, expected: Tensor) -> None:
@@ -149,24 +156,27 @@ class NetworkReplays:
     seen: Counter[Shapes] = field(default_factory=Counter)
     memory: int = 0
 
-    def find(self, model: Model, inputs: Inputs) -> ReplayedPass | None:
-        """Return the recorded pass for inputs of this shape, or None if the network has to be run."""
-        shapes = _list_shapes(inputs.tensors)
+    def find(self, model: Model, inputs: Inputs, bare: Inputs) -> ReplayedPass | None:
+        """Return the recorded pass for inputs of this shape, or None if the network has to be run.
+
+        `bare` are the inputs without their mask.
+        """
+        shapes = _list_shapes(bare.tensors)
         if shapes in self.passes:
             return self.passes[shapes]
         self.seen[shapes] += 1
-        if self.seen[shapes] > SEEN_BEFORE and self._has_memory(model, inputs):
-            self.passes[shapes] = self._try_to_record(model, inputs)
+        if self.seen[shapes] > SEEN_BEFORE and self._has_memory(model, bare):
+            self.passes[shapes] = self._try_to_record(model, inputs, bare)
         return self.passes.get(shapes)
 
     def _has_memory(self, model: Model, inputs: Inputs) -> bool:
         total = torch.cuda.get_device_properties(model.device).total_memory
         return self.memory + estimate_memory(model, inputs).whole <= MOST_MEMORY * total
 
-    def _try_to_record(self, model: Model, inputs: Inputs) -> ReplayedPass | None:
+    def _try_to_record(self, model: Model, inputs: Inputs, bare: Inputs) -> ReplayedPass | None:
         before = _used_memory(model.device)
         try:
-            return _record_pass(model, inputs)
+            return _record_pass(model, inputs, bare)
         # The network itself has run on such inputs, so that an error only says that this way is not open.
         except Exception:
             return None
@@ -190,7 +200,7 @@ def capture_replayed(model: Model, inputs: Inputs, targets: Sequence[TargetLike]
     bare = _prepare(model, inputs)
     if bare is None:
         return None
-    replayed = _find_replays(model).find(model, bare)
+    replayed = _find_replays(model).find(model, inputs, bare)
     if replayed is None:
         return None
     forward = replayed.run(bare)
@@ -239,6 +249,9 @@ def _prepare(model: Model, inputs: Inputs) -> Inputs | None:
 
 
 def _is_on_other_stream(device: torch.device) -> bool:
+    # A graph holds the kernels of the current GPU alone: those of another would not be launched again.
+    if torch.cuda.current_device() != device.index:
+        return True
     # Passes on several streams would write to the same tensors at a time.
     return torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 
@@ -255,16 +268,27 @@ def _describe_weights(model: Model) -> tuple[Any, ...]:
     """Return what the kernels of a network depend on besides the inputs."""
     modules = list_modules(model.network)
     attention = getattr(model.config, "_attn_implementation", None)
-    settings = (allows_tf32(), torch.are_deterministic_algorithms_enabled(), attention, model.dtype)
-    return (*settings, *map(_describe_module, modules))
+    types = (allows_tf32(), read_convolution_setting("cuda"), model.dtype)
+    return (*types, torch.are_deterministic_algorithms_enabled(), attention, *map(_describe_module, modules))
 
 
 def _describe_module(module: nn.Module) -> tuple[Any, ...]:
-    """Return the addresses of a module's weights, and the code of others that runs with it."""
+    """Return the addresses of a module's weights, its settings, and the code of others that runs with it."""
     weights = [*module._parameters.values(), *module._buffers.values()]
     addresses = [weight.data_ptr() for weight in weights if weight is not None]
     hooks = (*module._forward_hooks, *module._forward_pre_hooks)
-    return (id(module), module.__dict__.get("forward"), hooks, *addresses)
+    return (id(module), module.__dict__.get("forward"), hooks, _list_settings(module), *addresses)
+
+
+def _list_settings(module: nn.Module) -> list[Any]:
+    """Return the plain values of a module's attributes, and of lists among them."""
+    settings: list[Any] = []
+    for value in vars(module).values():
+        if type(value) in SETTING_TYPES:
+            settings.append(value)
+        elif type(value) is list:
+            settings.append([item for item in value if type(item) in SETTING_TYPES])
+    return settings
 
 
 def _find_precision(model: Model) -> float:
@@ -279,14 +303,15 @@ def _list_shapes(tensors: Mapping[str, Tensor]) -> Shapes:
     return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items())
 
 
-def _copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in tensors.items()}
+def _make_blanks(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
 
 
-def _record_pass(model: Model, inputs: Inputs) -> ReplayedPass:
-    replayed = ReplayedPass(model, inputs)
+def _record_pass(model: Model, inputs: Inputs, bare: Inputs) -> ReplayedPass:
+    replayed = ReplayedPass(model, bare)
+    # With the mask, without which a network may compute something else.
     expected = run_forward(model, inputs, gradients_only=True).output
-    replayed.require_equal(replayed.run(inputs).output, expected)
+    replayed.require_equal(replayed.run(bare).output, expected)
     return replayed
 
 
