@@ -22,6 +22,7 @@ from clearhead.engine.forward import ForwardPass
 from clearhead.engine.gradients import GradientCache, Gradients, compute_gradients
 from clearhead.engine.lrp.kernels.dispatch import allows_tf32
 from clearhead.engine.memory import estimate_memory
+from clearhead.engine.network_state import describe_module
 from clearhead.engine.product_types import PRECISIONS, TF32, read_convolution_setting
 from clearhead.engine.recorded_pass import run_forward
 from clearhead.engine.seeds import Seeds
@@ -41,8 +42,6 @@ MOST_ELEMENTS = {"input_ids": 512, "pixel_values": 3 * 512 * 512}
 SEEN_BEFORE = 2
 # Recorded passes keep their activations: together they may take this share of the GPU's memory.
 MOST_MEMORY = 0.25
-# Types of attributes by which a module chooses what it computes, such as the adapter that it uses.
-SETTING_TYPES = frozenset([bool, int, float, str])
 # Differences of this many roundings may come from other kernels for the same product; larger ones are an error.
 ROUNDINGS = 64
 
@@ -269,26 +268,7 @@ def _describe_weights(model: Model) -> tuple[Any, ...]:
     modules = list_modules(model.network)
     attention = getattr(model.config, "_attn_implementation", None)
     types = (allows_tf32(), read_convolution_setting("cuda"), model.dtype)
-    return (*types, torch.are_deterministic_algorithms_enabled(), attention, *map(_describe_module, modules))
-
-
-def _describe_module(module: nn.Module) -> tuple[Any, ...]:
-    """Return the addresses of a module's weights, its settings, and the code of others that runs with it."""
-    weights = [*module._parameters.values(), *module._buffers.values()]
-    addresses = [weight.data_ptr() for weight in weights if weight is not None]
-    hooks = (*module._forward_hooks, *module._forward_pre_hooks)
-    return (id(module), module.__dict__.get("forward"), hooks, _list_settings(module), *addresses)
-
-
-def _list_settings(module: nn.Module) -> list[Any]:
-    """Return the plain values of a module's attributes, and of lists among them."""
-    settings: list[Any] = []
-    for value in vars(module).values():
-        if type(value) in SETTING_TYPES:
-            settings.append(value)
-        elif type(value) is list:
-            settings.append([item for item in value if type(item) in SETTING_TYPES])
-    return settings
+    return (*types, torch.are_deterministic_algorithms_enabled(), attention, *map(describe_module, modules))
 
 
 def _find_precision(model: Model) -> float:

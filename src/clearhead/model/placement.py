@@ -140,10 +140,11 @@ def _copy_network(network: Any, device: torch.device, dtype: torch.dtype) -> Any
 
 def weight_versions(model: Model) -> list[tuple[int, int]]:
     """Return address and version of every weight, which change when the model is trained further."""
-    return [(weight.data_ptr(), _weight_version(weight)) for weight in _iterate_weights(model)]
+    return [(weight.data_ptr(), weight_version(weight)) for weight in _iterate_weights(model)]
 
 
-def _weight_version(weight: Tensor) -> int:
+def weight_version(weight: Tensor) -> int:
+    """Return a number that changes when a weight is written to."""
     # Tensors of inference mode have no version counter: reading it raises.
     if weight.is_inference():
         return 0

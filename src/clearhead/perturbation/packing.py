@@ -17,10 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.engine.context import list_modules
+from clearhead.engine.network_state import describe_module
 from clearhead.model.model import Model
+from clearhead.model.placement import weight_version
 
 MAX_TOKENS = 256
 """Tokens of one row: its attention map has all pairs of them, which costs more than padding does for longer ones."""
+LEAST_SPREAD = 0.01
+"""How far logits of different texts must be apart, by the largest, to tell errors of packing from rounding."""
 MASK = "attention_mask"
 Read = Callable[[Any], Tensor]
 """A function from a network's output to logits."""
@@ -104,8 +108,8 @@ class _BlockHooks:
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
         self._thread = get_ident()
-        # All blocks are given the same mask.
-        self._masks: dict[int, Tensor] = {}
+        # All blocks are given the same mask. It is kept, since another could get the id of one that is freed.
+        self._masks: dict[int, tuple[Tensor, Tensor]] = {}
 
     def before(self, module: nn.Module, args: Any, kwargs: Any = None) -> Any:
         """Return the arguments of a block, packed."""
@@ -123,10 +127,9 @@ class _BlockHooks:
         return value
 
     def _pack_mask(self, mask: Tensor) -> Tensor:
-        packed = self._masks.get(id(mask))
-        if packed is None:
-            packed = self._masks[id(mask)] = self._packing.pack_mask(mask)
-        return packed
+        if id(mask) not in self._masks:
+            self._masks[id(mask)] = (mask, self._packing.pack_mask(mask))
+        return self._masks[id(mask)][1]
 
     def shorten(self, module: nn.Module, args: Any, out: Any) -> Any:
         """Return the output of the last attention for the first token of each row alone."""
@@ -160,8 +163,15 @@ class _Stack:
             yield
 
 
-# How networks are packed that give the same logits then; without blocks those that do not.
-_STACKS: WeakKeyDictionary[nn.Module, _Stack] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class _Finding:
+    """How a network can be packed that was in some state; without blocks, that it cannot."""
+
+    state: tuple[Any, ...]
+    stack: _Stack
+
+
+_FINDINGS: WeakKeyDictionary[nn.Module, _Finding] = WeakKeyDictionary()
 
 
 def worth_packing(lengths_N: Tensor, model: Model) -> bool:
@@ -172,35 +182,62 @@ def worth_packing(lengths_N: Tensor, model: Model) -> bool:
     return int(lengths_N.sum()) <= MAX_TOKENS and bool((lengths_N != lengths_N[0]).any())
 
 
-def run_packed(
-    network: nn.Module, tensors: Mapping[str, Tensor], read: Read, is_close: Callable[[Tensor, Tensor], bool]
-) -> Tensor | None:
+def run_packed(network: nn.Module, tensors: Mapping[str, Tensor], read: Read) -> Tensor | None:
     """Return what is read from the output for texts that run as one row; None if the network cannot be packed.
 
-    The first texts of a network also run padded, and it is packed from then on if both results are close.
+    The first texts of a network also run padded, and it is packed from then on if both results are close. A head that
+    has learned to read other tokens, or has been replaced, is compared again.
     """
-    stack = _STACKS.get(network)
-    if stack is None:
-        return _compare_stacks(network, tensors, read, is_close)
-    return _try_packed(network, stack, tensors, read)
+    state = _describe_network(network)
+    finding = _FINDINGS.get(network)
+    if finding is None or finding.state != state:
+        return _compare_stacks(network, state, tensors, read)
+    return _try_packed(network, finding.stack, tensors, read)
+
+
+def _describe_network(network: nn.Module) -> tuple[Any, ...]:
+    """Return what a network computes its output from, besides texts."""
+    modules = list_modules(network)
+    versions = [tuple(map(weight_version, module.parameters(recurse=False))) for module in modules]
+    return (*map(describe_module, modules), *versions)
 
 
 def _compare_stacks(
-    network: nn.Module, tensors: Mapping[str, Tensor], read: Read, is_close: Callable[[Tensor, Tensor], bool]
+    network: nn.Module, state: tuple[Any, ...], tensors: Mapping[str, Tensor], read: Read
 ) -> Tensor | None:
-    """Find out how a network can be packed; return the logits, None if it cannot."""
+    """Find out how a network can be packed; return the logits, of padded texts if it cannot; None without blocks."""
     stacks = _list_stacks(network)
     padded = _try_network(network, tensors, read) if stacks else None
-    # Equal logits, as of a head of zeros, say nothing about what they were computed from.
-    if padded is None or is_close(padded, padded[:1].expand_as(padded)):
-        return None
+    # Nearly equal logits, as of a head of zeros, say little about what they were computed from.
+    if padded is None or _find_spread(padded) <= LEAST_SPREAD * _largest(padded):
+        return padded
     for stack in stacks:
         packed = _try_packed(network, stack, tensors, read)
-        if packed is not None and is_close(packed, padded):
-            _STACKS[network] = stack
+        if packed is not None and _is_close(packed, padded):
+            _FINDINGS[network] = _Finding(state, stack)
+            # Not the padded ones, so that the same texts have the same logits to the last digit the next time.
             return packed
-    _STACKS[network] = _Stack()
-    return None
+    _FINDINGS[network] = _Finding(state, _Stack())
+    return padded
+
+
+def _is_close(packed: Tensor, padded: Tensor) -> bool:
+    """Return whether logits differ by rounding alone, against which the differences between texts are large."""
+    # Logits of padding may be infinite, and their differences are no numbers.
+    if not torch.equal(packed.isfinite(), padded.isfinite()):
+        return False
+    precision: float = torch.finfo(padded.dtype).eps ** 0.5
+    return _largest(packed - padded) <= precision * _find_spread(padded)
+
+
+def _find_spread(logits: Tensor) -> float:
+    """Return how far the logits of any text are from those of the first."""
+    return _largest(logits - logits[:1])
+
+
+def _largest(values: Tensor) -> float:
+    """Return the largest magnitude of finite values."""
+    return max(values[values.isfinite()].abs().tolist(), default=0.0)
 
 
 def _try_packed(network: nn.Module, stack: _Stack, tensors: Mapping[str, Tensor], read: Read) -> Tensor | None:

@@ -303,7 +303,7 @@ def _run_packed(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor) ->
     model = perturbed.model
     tensors = perturbed.build(order_N, int(lengths_N[0]))
     read = partial(perturbed.read, chosen=order_N)
-    output = run_packed(model.network, tensors, read, partial(_is_close, model))
+    output = run_packed(model.network, tensors, read)
     return None if output is None else [output]
 
 
