@@ -43,3 +43,19 @@ def test_the_width_of_the_embedding_costs_no_passes(monkeypatch, width):
     pairs = token_pairs.relate_tokens(model, first, TEXTS[0], "cp-lrp")
     # One product and one pass for each token of the text, and the pass whose derivative the products are.
     assert len(calls) == 2 * pairs.shape[1] + 1
+
+
+def test_memory_does_not_grow_with_the_square_of_the_text(monkeypatch):
+    push, sizes = token_pairs.push_rows, []
+
+    def measure(output, rows, tensor):
+        sizes.append(rows.untyped_storage().nbytes() // rows[0].nbytes)
+        return push(output, rows, tensor)
+
+    model = sentence_model()
+    expected = token_pairs.relate_tokens(model, TEXTS[1], TEXTS[0], "cp-lrp")
+    monkeypatch.setattr(token_pairs, "push_rows", measure)
+    monkeypatch.setattr(token_pairs, "TOKENS_PER_PASS", 1)
+    pairs = token_pairs.relate_tokens(model, TEXTS[1], TEXTS[0], "cp-lrp")
+    assert sizes == [1] * pairs.shape[1]
+    np.testing.assert_allclose(pairs, expected, rtol=1e-9, atol=1e-12)

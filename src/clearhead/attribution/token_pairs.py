@@ -77,14 +77,23 @@ def _split_embedding(trace: Trace, backward: str) -> Tensor:
     """Return what each token contributes to the embedding: the product of its own activation alone (T,D)."""
     # Where attn-lrp and cp-lrp read the relevance of words, so that rows add up to theirs.
     embedding_1TE = trace.forward.hidden_states[0]
-    own_TTE = torch.diag_embed(embedding_1TE.detach()[0].mT).permute(1, 2, 0)
+    tokens = embedding_1TE.shape[1]
     products: list[Tensor] = []
 
     def compute(start: int, stop: int) -> None:
-        products.append(push_rows(trace.forward.output, own_TTE[start:stop], embedding_1TE))
+        own_KTE = _separate_tokens(embedding_1TE.detach()[0], start, stop)
+        products.append(push_rows(trace.forward.output, own_KTE, embedding_1TE))
 
-    _run_passes(trace, compute, len(own_TTE), backward)
+    _run_passes(trace, compute, tokens, backward)
     return torch.cat(products)
+
+
+def _separate_tokens(embedding_TE: Tensor, start: int, stop: int) -> Tensor:
+    """Return the activations with all tokens at zero but one, for each of some tokens (K,T,E)."""
+    # A few at a time: for all tokens of a long text they would fill the memory.
+    own_KTE = embedding_TE.new_zeros(stop - start, *embedding_TE.shape)
+    own_KTE[range(stop - start), range(start, stop)] = embedding_TE[start:stop]
+    return own_KTE
 
 
 def _contract(trace: Trace, directions_KD: Tensor, backward: str) -> Tensor:
