@@ -1,5 +1,6 @@
 """Replayed passes: the numbers of the network itself, and the network itself wherever they might not be."""
 
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -232,6 +233,16 @@ def test_no_pass_is_recorded_that_takes_too_much_memory(model, monkeypatch):
         properties = SimpleNamespace(total_memory=total)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, found=properties: found)
         assert replay.NetworkReplays(())._has_memory(model, inputs) == expected
+
+
+def test_the_memory_of_backward_passes_counts(model, recorded, monkeypatch):
+    used = count(0, 10)
+    monkeypatch.setattr(replay, "_used_memory", lambda device: next(used))
+    explain_often(model, TEXTS[0], "gradient")
+    replays = replay._REPLAYS[model.network]
+    assert replays.memory == 20
+    explain_often(model, TEXTS[0], "balanced-cat")
+    assert replays.memory == 30
 
 
 def test_recorded_passes_are_forgotten_where_memory_is_short(model, recorded):

@@ -79,7 +79,16 @@ class ReplayedPass:
         # Recorded on blanks: a graph that does not read its inputs then gives other numbers than the network.
         self._inputs = Inputs(_make_blanks(inputs.tensors), inputs.items)
         self._backwards: dict[str, RecordedGradients | None] = {}
-        self._graph, self._forward = _record(lambda: run_forward(model, self._inputs, gradients_only=True))
+        self._device = model.device
+        self.memory = 0
+        self._graph, self._forward = self._record(lambda: run_forward(model, self._inputs, gradients_only=True))
+
+    def _record(self, work: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+        """Record some work, and count the memory that its graph takes."""
+        before = _used_memory(self._device)
+        recorded = _record(work)
+        self.memory += _used_memory(self._device) - before
+        return recorded
 
     def run(self, inputs: Inputs) -> ForwardPass:
         """Run the forward pass for other inputs."""
@@ -113,7 +122,7 @@ class ReplayedPass:
         return recorded
 
     def _record_backward(self, direction: Tensor, backward: str) -> RecordedGradients:
-        graph, gradients = _record(lambda: self._compute(direction, backward))
+        graph, gradients = self._record(lambda: self._compute(direction, backward))
         return RecordedGradients(graph, direction, gradients)
 
     def require_equal(self, replayed: Tensor, expected: Tensor) -> None:
@@ -153,7 +162,11 @@ class NetworkReplays:
     weights: tuple[Any, ...]
     passes: dict[Shapes, ReplayedPass | None] = field(default_factory=dict)
     seen: Counter[Shapes] = field(default_factory=Counter)
-    memory: int = 0
+
+    @property
+    def memory(self) -> int:
+        """The bytes that all recorded passes take, with the backward passes that were recorded since."""
+        return sum(replayed.memory for replayed in self.passes.values() if replayed is not None)
 
     def find(self, model: Model, inputs: Inputs, bare: Inputs) -> ReplayedPass | None:
         """Return the recorded pass for inputs of this shape, or None if the network has to be run.
@@ -172,19 +185,18 @@ class NetworkReplays:
         total = torch.cuda.get_device_properties(model.device).total_memory
         return self.memory + estimate_memory(model, inputs).whole <= MOST_MEMORY * total
 
-    def _try_to_record(self, model: Model, inputs: Inputs, bare: Inputs) -> ReplayedPass | None:
-        before = _used_memory(model.device)
+    @staticmethod
+    def _try_to_record(model: Model, inputs: Inputs, bare: Inputs) -> ReplayedPass | None:
         try:
             return _record_pass(model, inputs, bare)
         # The network itself has run on such inputs, so that an error only says that this way is not open.
         except Exception:
             return None
-        finally:
-            self.memory += _used_memory(model.device) - before
 
 
 def _used_memory(device: torch.device) -> int:
-    return torch.cuda.memory_allocated(device)
+    # Reserved, not allocated: a graph keeps what its kernels have used in between.
+    return torch.cuda.memory_reserved(device)
 
 
 # Weak keys do not keep networks alive.
