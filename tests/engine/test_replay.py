@@ -42,7 +42,7 @@ def recorded(monkeypatch):
     """Replay on a CPU; return what was recorded, by its shapes."""
     monkeypatch.setattr(replay, "_record", record_on_cpu)
     monkeypatch.setattr(replay, "may_replay", lambda model, inputs: True)
-    monkeypatch.setattr(replay, "_is_on_other_stream", lambda device: False)
+    monkeypatch.setattr(replay, "_is_elsewhere", lambda device: False)
     monkeypatch.setattr(replay, "_used_memory", lambda device: 0)
     monkeypatch.setattr(replay.NetworkReplays, "_has_memory", lambda *_: True)
     monkeypatch.setattr(replay, "_REPLAYS", {})
@@ -207,8 +207,8 @@ def test_passes_of_another_gpu_than_the_current_one_are_not_replayed(monkeypatch
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda device: 0)
-    assert not replay._is_on_other_stream(torch.device("cuda", 0))
-    assert replay._is_on_other_stream(torch.device("cuda", 1))
+    assert not replay._is_elsewhere(torch.device("cuda", 0))
+    assert replay._is_elsewhere(torch.device("cuda", 1))
 
 
 def test_other_numbers_than_the_networks_are_refused(model):

@@ -10,10 +10,13 @@ SETTING_TYPES = frozenset([bool, int, float, str])
 
 def describe_module(module: nn.Module) -> tuple[Any, ...]:
     """Return the addresses of a module's weights, its settings, and the code of others that runs with it."""
-    weights = [*module._parameters.values(), *module._buffers.values()]
-    addresses = [weight.data_ptr() for weight in weights if weight is not None]
     hooks = (*module._forward_hooks, *module._forward_pre_hooks)
-    return (id(module), module.__dict__.get("forward"), hooks, _list_settings(module), *addresses)
+    return (id(module), module.__dict__.get("forward"), hooks, _list_settings(module), *_list_addresses(module))
+
+
+def _list_addresses(module: nn.Module) -> list[int]:
+    weights = (*module._parameters.values(), *module._buffers.values())
+    return [weight.data_ptr() for weight in weights if weight is not None]
 
 
 def _list_settings(module: nn.Module) -> list[Any]:

@@ -249,7 +249,7 @@ def _is_small(item: tuple[str, Tensor]) -> bool:
 
 def _prepare(model: Model, inputs: Inputs) -> Inputs | None:
     """Return the inputs without their mask; None if they cannot be replayed, or the mask hides a token."""
-    if not may_replay(model, inputs) or _is_on_other_stream(model.device):
+    if not may_replay(model, inputs) or _is_elsewhere(model.device):
         return None
     tensors = dict(inputs.tensors)
     mask = tensors.pop(MASK, None)
@@ -259,10 +259,16 @@ def _prepare(model: Model, inputs: Inputs) -> Inputs | None:
     return Inputs(tensors, inputs.items)
 
 
-def _is_on_other_stream(device: torch.device) -> bool:
+def _is_elsewhere(device: torch.device) -> bool:
+    return _is_on_other_device(device) or _is_on_other_stream(device)
+
+
+def _is_on_other_device(device: torch.device) -> bool:
     # A graph holds the kernels of the current GPU alone: those of another would not be launched again.
-    if torch.cuda.current_device() != device.index:
-        return True
+    return torch.cuda.current_device() != device.index
+
+
+def _is_on_other_stream(device: torch.device) -> bool:
     # Passes on several streams would write to the same tensors at a time.
     return torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 

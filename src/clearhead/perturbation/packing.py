@@ -223,11 +223,13 @@ def _compare_stacks(
 
 def _is_close(packed: Tensor, padded: Tensor) -> bool:
     """Return whether logits differ by rounding alone, against which the differences between texts are large."""
-    # Logits of padding may be infinite, and their differences are no numbers.
-    if not torch.equal(packed.isfinite(), padded.isfinite()):
-        return False
     precision: float = torch.finfo(padded.dtype).eps ** 0.5
-    return _largest(packed - padded) <= precision * _find_spread(padded)
+    return _are_finite_alike(packed, padded) and _largest(packed - padded) <= precision * _find_spread(padded)
+
+
+def _are_finite_alike(packed: Tensor, padded: Tensor) -> bool:
+    # Logits of padding may be infinite, and differences of these are no numbers.
+    return torch.equal(packed.isfinite(), padded.isfinite())
 
 
 def _find_spread(logits: Tensor) -> float:
