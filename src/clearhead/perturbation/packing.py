@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from clearhead.engine.context import list_modules
+from clearhead.engine.context import list_modules, list_parameters
 from clearhead.engine.network_state import describe_module
 from clearhead.model.model import Model
 from clearhead.model.placement import weight_version
@@ -198,8 +198,7 @@ def run_packed(network: nn.Module, tensors: Mapping[str, Tensor], read: Read) ->
 def _describe_network(network: nn.Module) -> tuple[Any, ...]:
     """Return what a network computes its output from, besides texts."""
     modules = list_modules(network)
-    versions = [tuple(map(weight_version, module.parameters(recurse=False))) for module in modules]
-    return (*map(describe_module, modules), *versions)
+    return (*map(describe_module, modules), *map(weight_version, list_parameters(modules)))
 
 
 def _compare_stacks(
