@@ -9,6 +9,7 @@ from helpers.tiny_models import network
 from helpers.tiny_tokenizers import word_piece_tokenizer
 
 import clearhead
+from clearhead.attribution import batch
 from clearhead.attribution.assemble import explain_trace
 from clearhead.attribution.method import parse_method
 from clearhead.engine import replay
@@ -283,3 +284,10 @@ def test_a_failed_recording_leaves_torch_as_it_was():
         replay._record(lambda: ones.sum().item() if torch.cuda.is_current_stream_capturing() else ones + 1)
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     assert torch.randn(3, device="cuda").isfinite().all()
+
+
+@pytest.mark.parametrize("method", ["occlusion", "lime", "trans-att", "random"])
+def test_methods_that_read_more_than_gradients_are_not_replayed(model, recorded, monkeypatch, method):
+    monkeypatch.setattr(batch, "hold_replays", pytest.fail)
+    explain_often(model, TEXTS[0], method)
+    assert replay._REPLAYS == {}

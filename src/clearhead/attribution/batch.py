@@ -1,9 +1,10 @@
 """The attribution loop: batch inputs, guard memory, trace once, run every method, assemble explanations."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -252,7 +253,7 @@ def needs_outputs_only(specs: Iterable[MethodSpec]) -> bool:
 
 
 def _start(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> StartedBatch:
-    with gc_paused(), hold_replays(request.model, batch.inputs):
+    with gc_paused(), _hold_replays(request, batch):
         trace = _replay(request, batch)
         if trace is None:
             trace = _trace(request, batch, blockwise=blockwise)
@@ -263,9 +264,25 @@ def _start(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> Sta
         return StartedBatch(batch.indices, len(request.specs), started)
 
 
+def _hold_replays(request: AttributionRequest, batch: Batch) -> AbstractContextManager[Any]:
+    if not _allows_replay(request):
+        return nullcontext()
+    return hold_replays(request.model, batch.inputs)
+
+
+def _allows_replay(request: AttributionRequest) -> bool:
+    """Return whether methods read nothing but gradients, of a trace that nobody keeps."""
+    # Methods that hide parts of the input take many passes, for which other threads should not wait.
+    return request.cache is None and all(map(_reads_gradients_alone, request.active_specs.values()))
+
+
+def _reads_gradients_alone(spec: MethodSpec) -> bool:
+    return spec.needs == {"gradients"} and not spec.method.shares_passes
+
+
 def _replay(request: AttributionRequest, batch: Batch) -> Trace | None:
     """Return a trace that is valid as long as replays are held; None if the batch has to be captured."""
-    if request.cache is not None or not read_gradients_only(request.active_specs.values()):
+    if not _allows_replay(request):
         return None
     return capture_replayed(request.model, batch.inputs, request.targets_at(batch.indices))
 
