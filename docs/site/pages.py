@@ -21,6 +21,10 @@ MEASUREMENTS = "measurements"
 REST = "Topics"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^\s*```")
+CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.DOTALL)
+TAG = re.compile(r"<[^>]+>")
+# A cell with more characters holds sentences: narrow windows give it room, and its text starts at the left.
+LONG_CELL = 40
 
 
 def list_outside_files() -> dict[str, str]:
@@ -130,7 +134,29 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             in_code = not in_code
         elif not in_code:
             lines[index] = LINK.sub(lambda match: rewrite_link(match, page.file.src_uri), line)
+    if is_measurement(page):
+        # The menu does not hold measurements: its place is left to their wide tables.
+        page.meta["hide"] = ["navigation"]
+        lines[1:1] = ["", "[All measurements](README.md)"]
     return "\n".join(lines)
+
+
+def is_measurement(page: Page) -> bool:
+    """Tell whether a page is one measurement, and not the list of them."""
+    return page.file.src_uri.startswith(f"{MEASUREMENTS}/") and page.file.name != "index"
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Mark the cells of tables that hold sentences, for the style sheet."""
+    return CELL.sub(mark_long_cell, html)
+
+
+def mark_long_cell(match: re.Match[str]) -> str:
+    """Return a cell of a table, with a class if its text is long."""
+    attributes, content = match.groups()
+    if len(TAG.sub("", content)) <= LONG_CELL:
+        return match.group()
+    return f'<td class="long"{attributes}>{content}</td>'
 
 
 def rewrite_link(match: re.Match[str], page: str) -> str:

@@ -1,10 +1,7 @@
 """The documentation site: it is built strictly, holds every page and public name, and loads nothing from a network."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,21 +11,10 @@ from clearhead import errors, testing
 
 pytest.importorskip("mkdocs", reason="the docs extra is not installed")
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 # It needs a model of answer spans, and none is embedded.
 METRICS_WITHOUT_PICTURE = {"precision-at-k"}
 MAX_PICTURE_BYTES = 3_000_000
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    settings = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=settings, check=False)
-    assert built.returncode == 0, built.stderr[-2000:]
-    return folder
 
 
 def list_pages():
@@ -76,6 +62,12 @@ def test_the_site_loads_nothing_from_a_network(site):
 def test_pages_from_outside_docs_are_linked(site):
     assert "measurements/2026-11-16-precision.html" in (site / "numbers.html").read_text("utf-8")
     assert "0.2.0" in (site / "changelog.html").read_text("utf-8")
+
+
+def test_a_measurement_leads_back_to_the_list(site):
+    page = (site / "measurements/2026-11-16-precision.html").read_text("utf-8")
+    assert '<a href="index.html">All measurements</a>' in page
+    assert "All measurements" not in (site / "measurements/index.html").read_text("utf-8")
 
 
 def test_notebooks_are_pages_with_their_outputs(site):
