@@ -67,6 +67,8 @@ def test_examples_are_searched_sliced_and_opened_one_after_the_other(visit):
     page.locator("#run-examples button").first.click()
     expect_text(page, "#relevance .reading", texts[0])
     expect_contains(page, "#gold", "Right label: positive")
+    # It leaves the bars of the classes beside the verdict.
+    assert page.locator("#classes").bounding_box()["x"] > page.locator("#gold").bounding_box()["x"] + 100
     expect(page.locator("#run-previous")).to_be_disabled()
     page.click("#run-next")
     expect_text(page, "#relevance .reading", texts[1])
@@ -241,3 +243,13 @@ def test_joined_emoji_stay_whole(visit):
     page = explain(visit(), "a good 👩\u200d🚀 film")
     expect_contains(page, "#relevance .reading", "👩\u200d🚀")
     expect_count(page, "#relevance .ch-hidden", 0)
+
+
+def test_the_chart_keeps_the_size_of_its_text_in_a_small_window(visit):
+    page = explain(visit(viewport={"width": 390, "height": 844}))
+    texts = page.locator("#chart text").all()
+    heights = [text.bounding_box()["height"] for text in texts]
+    assert min(heights) > 11
+    legend = [text.bounding_box() for text in texts[-2:]]
+    chart = page.locator("#chart").bounding_box()
+    assert max(box["x"] + box["width"] for box in legend) <= chart["x"] + chart["width"]

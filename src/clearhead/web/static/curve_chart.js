@@ -10,14 +10,18 @@ const TICKS = [0, 1, 2, 3, 4];
 const MIN_RANGE = 1e-6;
 const NAME = { gap: 8, swatch: 26, height: 16 };
 const MIN_PLOT_RIGHT = 180;
+const MIN_CHART = 260;
+const LEGEND_WIDTH = 370; // of both entries beside each other
 const CROWDED_PLOT = 260; // with every second label of the horizontal axis only
 
-// `marker` is what is hidden now ({ count, value, random }, or null); `format` turns a value into text.
-export function drawChart(curve, marker, unit, format, isContrast = false) {
-  const scale = createScale(curve, format, isContrast);
+// `marker` is what is hidden now ({ count, value, random }, or null); `format` turns a value into text. As wide as there
+// is space, so that its text keeps its size.
+export function drawChart(curve, marker, unit, format, isContrast, space) {
+  const width = Math.max(MIN_CHART, Math.min(WIDTH, space || WIDTH));
+  const scale = createScale(curve, format, isContrast, width - MARGIN.right);
   const label = `The model's output as ${unit} are hidden. ${describeCurve(curve, format)}`;
-  const chart = createSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
-  chart.append(...drawAxes(scale, unit), ...drawCurves(curve, scale), drawLegend(scale.left));
+  const chart = createSvg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
+  chart.append(...drawAxes(scale, unit), ...drawCurves(curve, scale), drawLegend(scale));
   if (marker) chart.append(...drawMarker(marker, scale));
   return chart;
 }
@@ -76,7 +80,7 @@ export function meanOf(line) {
 }
 
 // Positions of counts and values, and the ticks of the vertical axis.
-function createScale(curve, format, isContrast, right = WIDTH - MARGIN.right) {
+function createScale(curve, format, isContrast, right) {
   const [low, high] = isContrast ? [-1, 1] : valueRange(curve);
   const ticks = TICKS.map((tick) => low + ((high - low) * tick) / 4);
   const labels = ticks.map((value) => format(value).replace(".0 %", " %"));
@@ -125,10 +129,12 @@ function drawMarker({ count, value, random }, { x, y }) {
   ];
 }
 
-function drawLegend(left) {
+// Two entries beside each other, or one below the other.
+function drawLegend({ left, right }) {
+  const [x, y] = right - left < LEGEND_WIDTH ? [left, 24] : [left + 170, 10];
   return createSvg("g", {},
     createSvg("path", { class: "ranked", d: `M${left} 10h24` }), drawLabel(left + 30, 14, "most relevant first", "start"),
-    createSvg("path", { class: "random", d: `M${left + 170} 10h24` }), drawLabel(left + 200, 14, "at random: mean and range", "start"));
+    createSvg("path", { class: "random", d: `M${x} ${y}h24` }), drawLabel(x + 30, y + 4, "at random: mean and range", "start"));
 }
 
 function drawLabel(x, y, text, anchor) {

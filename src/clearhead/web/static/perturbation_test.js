@@ -206,7 +206,7 @@ function showNoOutput() {
   clearOutputs(NUMBERS);
   setSlider(null);
   find("reset").disabled = false;
-  find("chart").replaceChildren(drawChart(session.curve, null, unitName(), formatOutput, isContrast()));
+  find("chart").replaceChildren(drawChart(session.curve, null, unitName(), formatOutput, isContrast(), find("chart").clientWidth));
 }
 
 // The slider stands for the top features only: null means that others were chosen one by one.
@@ -228,7 +228,7 @@ function showOutput(count, output, step = null) {
   showBars(count, value, random);
   showSummary(count, output);
   const marker = isAnyHidden ? { count, value, random } : null;
-  find("chart").replaceChildren(drawChart(curve, marker, unitName(), formatOutput, isContrast()));
+  find("chart").replaceChildren(drawChart(curve, marker, unitName(), formatOutput, isContrast(), find("chart").clientWidth));
 }
 
 function showBars(count, value, random) {
