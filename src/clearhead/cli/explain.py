@@ -110,7 +110,7 @@ def explain(
         options.choose_overflow(overflow, long),
         answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
     )
-    _refuse_class_flags(loaded, image, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
+    refuse_class_flags(loaded, image, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
         targets = _stream_targets(loaded, target, versus, json=json)
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
@@ -236,11 +236,11 @@ def _make_settings(
     return {"precision": precision, "batch_size": batch_size, "overflow": overflow, **flags.settings}
 
 
-def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Mapping[str, Any]) -> None:
+def refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Mapping[str, Any]) -> None:
     """Raise BadOption for flags of models with classes, and for pictures of a prompt where there is none."""
     if images and not model.writes:
         raise BadOption(f"--image is for prompts of language models that read pictures, which {model.name} is not.")
-    if model.reads_pairs:
+    if model.reads_pairs or model.reads_jointly:
         towers.refuse_flags(model, {flag: value for flag, value in flags.items() if flag != "--target"})
     if not model.writes:
         return

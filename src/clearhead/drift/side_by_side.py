@@ -106,8 +106,10 @@ def _require_same_kind(first: tuple[str, Model], second: tuple[str, Model]) -> N
 def _name_task(model: Model) -> str:
     if model.writes:
         return "writes text"
-    if model.reads_pairs or model.reads_jointly:
-        return "reads two inputs together"
+    if model.reads_pairs:
+        return f"compares {'pictures' if model.network.takes_images else 'texts'} with texts"
+    if model.reads_jointly:
+        return "reads a picture and a text as one sequence"
     if model.chooses:
         return "chooses among texts"
     if model.has_focus:
