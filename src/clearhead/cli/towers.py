@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clearhead.joint_explanation import JointExplanation
     from clearhead.model.model import Model
 
+
 def explain_and_deliver(
     model: "Model",
     arguments: Sequence[str],
