@@ -9,7 +9,7 @@ from clearhead.cli import model_rows, options, outputs, towers
 from clearhead.cli.answers import AnswerFlags
 from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks, resolve_check
-from clearhead.cli.explain import read_inputs, refuse_class_flags
+from clearhead.cli.explain import choose_foil, read_inputs, refuse_class_flags
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column
 from clearhead.errors import BadOption
 
@@ -74,8 +74,7 @@ def compare(
     outputs.check_count(out, len(raw_inputs), len(specs) * len(models))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
-    foil = versus if loaded.writes else None
-    settings.update(AnswerFlags(answer, foil, focus).settings)
+    settings.update(AnswerFlags(answer, choose_foil(loaded, versus), focus).settings)
     # Of all models first: one may not have the class.
     targets = [_parse_target(entry, target, versus) for entry in models]
     by_model = {}

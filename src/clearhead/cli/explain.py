@@ -108,7 +108,7 @@ def explain(
         precision,
         batch_size,
         options.choose_overflow(overflow, long),
-        answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
+        answers.AnswerFlags(answer, choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
     )
     refuse_class_flags(loaded, image, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
@@ -223,7 +223,8 @@ def _pick(values: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
     return [values[number] for number in numbers]
 
 
-def _choose_foil(model: "Model", versus: str | None) -> str | None:
+def choose_foil(model: "Model", versus: str | None) -> str | None:
+    """Return the answer of a language model that is contrasted with the explained one."""
     # For models with classes it is one of them.
     if not model.writes:
         return None
