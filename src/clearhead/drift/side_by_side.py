@@ -46,6 +46,7 @@ def compare_models(
 
 def name_models(models: Any) -> dict[str, Model]:
     """Load models and return them by name: that of a mapping, else each model's own."""
+    _require_some(models)
     if isinstance(models, Mapping):
         return {name: _rename(as_model(model), str(name)) for name, model in models.items()}
     named: dict[str, Model] = {}
@@ -56,12 +57,11 @@ def name_models(models: Any) -> dict[str, Model]:
                 '{"before": first, "after": second}.'
             )
         named[model.name] = model
-    _require_some(named)
     return named
 
 
-def _require_some(named: Mapping[str, Model]) -> None:
-    if not named:
+def _require_some(models: Any) -> None:
+    if not models:
         raise BadOption("The list of models is empty: give two or more models to compare.")
 
 
