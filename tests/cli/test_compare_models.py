@@ -66,7 +66,9 @@ def test_photos_and_curves(run, image_model, tmp_path, tmp_path_factory):
     code, _, errors = run("compare", str(tmp_path / "photo.png"), *models, "--curves", "--out", str(page))
     assert code == 0, errors
     # A chart for each model, which has its title and its axis.
-    assert page.read_text().count("patches hidden") == 4
+    content = page.read_text()
+    assert content.count("patches hidden") == 4
+    assert [f"<h2>{name}</h2>" in content for name in (image_model, other)] == [True, True]
 
 
 # MODEL and OTHER are classifiers with the same classes, IMAGE one of pictures.
@@ -85,6 +87,7 @@ MISTAKES = {
     "a classifier and labels of words": ("compare TEXT -m MODEL -m NER", "labels words"),
     "a classifier and a writer": ("compare TEXT -m MODEL -m WRITER", "writes text"),
     "an answer of classifiers": ("compare TEXT -m MODEL -m OTHER --answer yes", "no language model"),
+    "curves of writers": ("compare TEXT -m WRITER --answer yes --curves --out x.html", "--curves is for models with"),
     "one file for two explanations": ("compare TEXT -m MODEL -m OTHER --out x.json", "there are 2: use .jsonl"),
     "an unknown method": ("compare TEXT -m MODEL -m OTHER --methods lim", "Did you mean 'lime'?"),
     "a method without a head": ("compare TEXT -m MODEL -m OTHER --methods decoded-gradcam", "--lm-head"),

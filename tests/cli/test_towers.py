@@ -103,12 +103,47 @@ def test_two_texts(run, tmp_path):
     assert "Similarity" in output
 
 
-def test_a_picture_and_a_question_that_are_read_together(run, picture, tmp_path):
-    folder, out = tmp_path / "vilt", tmp_path / "joint.json"
+@pytest.fixture(scope="module")
+def vilt(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vilt")
     joined_network("vilt").float().save_pretrained(folder)
     tower_processor().tokenizer.save_pretrained(folder)
     tower_processor().image_processor.save_pretrained(folder)
-    code, output, errors = run("explain", picture, "a fine film", "--model", str(folder), "--out", str(out))
+    return str(folder)
+
+
+def test_a_picture_and_a_question_that_are_read_together(run, picture, vilt, tmp_path):
+    out = tmp_path / "joint.json"
+    code, output, errors = run("explain", picture, "a fine film", "--model", vilt, "--out", str(out))
     assert code == 0, errors
     assert "% on the picture" in output and "Similarity" not in output
     assert clearhead.read(out).image.grid == (4, 4)
+
+
+def test_methods_on_a_picture_and_a_question(run, picture, vilt, tmp_path):
+    methods, page = ["--methods", "balanced-cat,attn-lrp"], tmp_path / "methods.html"
+    code, output, errors = run("compare", picture, "a fine film", "-m", vilt, *methods, "--out", str(page))
+    assert code == 0, errors
+    # Once for each method, whose inputs are checked together.
+    assert output.count("\nCheck ") == 2
+    assert page.read_text().count("Of all relevance") == 2
+    flags = [*methods, "--target", "LABEL_2", "--json", "--no-check"]
+    code, output, errors = run("compare", picture, "a fine film", "bad", "-m", vilt, *flags)
+    assert code == 0, errors
+    assert [row["label"] for row in records(output)] == ["LABEL_2"] * 4
+
+
+def test_flags_that_joint_models_lack(run, picture, clip, vilt, tmp_path):
+    page = str(tmp_path / "joint.html")
+    for command in ("explain", "compare"):
+        one_line(*run(command, picture, "a film", "-m", vilt, "--curves", "--out", page), "--curves is for single")
+        one_line(*run(command, picture, "a film", "-m", vilt, "--answer", "yes"), "no language model")
+    one_line(*run("explain", picture, "a film", "-m", vilt, "--focus", "film"), "no language model")
+    one_line(*run("explain", picture, "a film", "-m", clip, "--answer", "yes"), "no language model")
+    one_line(*run("compare", picture, "a film", "-m", vilt, "--out", str(tmp_path / "joint.png")), ".html")
+
+
+def test_two_towers_are_not_compared_with_other_models_of_two_inputs(run, picture, clip, vilt, tmp_path):
+    texts = str(save_sentence_folder(tmp_path))
+    one_line(*run("compare", picture, "a film", "-m", clip, "-m", vilt), "reads a picture and a text as one sequence")
+    one_line(*run("compare", "a film", "bad", "-m", texts, "-m", clip), "compares texts with texts")

@@ -90,8 +90,9 @@ def test_mistakes(models):
     network = models["old"]
     with pytest.raises(BadOption, match="Two models are called"):
         clearhead.compare([network, network], TEXT)
-    with pytest.raises(BadOption, match="empty"):
-        clearhead.compare([], TEXT)
+    for nothing in ([], {}):
+        with pytest.raises(BadOption, match="empty"):
+            clearhead.compare(nothing, TEXT)
     with pytest.raises(BadInput, match="reads texts, but 'pictures' reads images"):
         clearhead.compare({"texts": network, "pictures": image_model()}, TEXT)
     named = Model(network.network, network.processor, name="named", class_names=["x", "y", "z"])

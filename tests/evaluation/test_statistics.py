@@ -126,6 +126,15 @@ def test_a_band_is_the_interval_at_each_place_of_the_curve():
         assert (band.low[step], band.high[step]) == pytest.approx((interval.low, interval.high))
 
 
+def test_a_band_has_no_width_where_every_curve_starts_at_zero():
+    rows = np.random.default_rng(4).uniform(size=(6, 11))
+    rows[:, 0] = 0.0
+    records = [{"aopc": float(row.mean()), "changes": row.tolist()} for row in rows]
+    band = statistics.band(parse_metric("aopc"), [records])
+    assert (band.low[0], band.high[0]) == (0.0, 0.0)
+    assert band.low[5] < band.y[5] < band.high[5]
+
+
 def test_the_band_of_an_overlap_lies_around_the_curve():
     words = [chr(97 + index) for index in range(26)]
     generator = np.random.default_rng(0)

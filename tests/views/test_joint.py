@@ -126,6 +126,12 @@ def test_of_several_texts_one_is_open():
     assert page.count('class="ch-figure"') == 2
 
 
+def test_too_many_pairs_are_counted(monkeypatch):
+    monkeypatch.setattr(joint_html, "MAX_PAIRS", 5)
+    card = html.card(compared(pairs=np.zeros((2, 3))))
+    assert "2 × 3 pairs of tokens are too many for a page" in card and "Pair by pair" not in card
+
+
 def test_pairs_are_a_folded_table():
     sizes = [len(text.tokens) for text in compared().explanations]
     card = html.card(compared(pairs=np.linspace(-1, 1, sizes[0] * sizes[1]).reshape(sizes)))

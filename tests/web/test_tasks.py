@@ -2,7 +2,9 @@
 
 import pytest
 from helpers.api import HOME, TestClient
+from helpers.joined_models import joined_model
 from helpers.pictures import make_photo
+from helpers.tiny_heads import filling_bert, labelling_bert
 
 import clearhead
 from clearhead.cli import main
@@ -123,6 +125,13 @@ def test_labels_that_the_model_does_not_have_are_neither_right_nor_wrong(models)
     assert [example["gold"] for example in listed["examples"]] == ["unheard-of", None]
     assert [example["wrong"] for example in listed["examples"]] == [None, None]
     assert all(example["predicted"] for example in listed["examples"])
+
+
+@pytest.mark.parametrize("make_model", [joined_model, labelling_bert, filling_bert])
+def test_models_of_other_tasks_are_left_out(models, make_model):
+    others = {"text": models["text"], "other": make_model()}
+    table = Tasks([Task("mine", [Example("1", "a film")])], others)["mine"]
+    assert list(table.models) == ["text"]
 
 
 @pytest.mark.parametrize("source", ["a film", [{"role": "user", "content": "a film"}]])

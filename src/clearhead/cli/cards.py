@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from clearhead.model.model import Model
 
 
-def removal_card(model: "Model", source: Any, explanations: "Mapping[str, Explanation]") -> str:
-    """Compute and draw what hiding and revealing the most relevant features of one input does."""
+def removal_card(model: "Model", source: Any, explanations: "Mapping[str, Explanation]", title: str = "") -> str:
+    """Compute and draw what hiding and revealing the most relevant features of one input does, below a title."""
     # Imported here: torch would slow down every command, --help included.
     from clearhead.perturbation.curves import removal_curves
     from clearhead.views import removal_charts
 
     hiding = removal_curves(model, source, explanations)
     revealing = removal_curves(model, source, explanations, reveal=True)
-    return removal_charts.card(next(iter(explanations.values())), hiding, revealing)
+    return removal_charts.card(next(iter(explanations.values())), hiding, revealing, title)
 
 
 def class_words_cards(explanations: "Sequence[Explanation]") -> list[str]:

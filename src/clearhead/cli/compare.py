@@ -9,7 +9,7 @@ from clearhead.cli import model_rows, options, outputs, towers
 from clearhead.cli.answers import AnswerFlags
 from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks, resolve_check
-from clearhead.cli.explain import read_inputs
+from clearhead.cli.explain import choose_foil, read_inputs, refuse_class_flags
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column
 from clearhead.errors import BadOption
 
@@ -67,14 +67,14 @@ def compare(
     model_rows.require_comparable(models, target)
     loaded = models[0]
     specs = _resolve_methods(models, methods)
+    refuse_class_flags(loaded, None, {"--target": target, "--curves": curves, "--pair": pair})
     reader = InputReader(loaded.takes_images, text_column, pair, as_text=as_text)
     raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--pair": pair, "--focus": focus})
     _check_image(loaded, out)
     outputs.check_count(out, len(raw_inputs), len(specs) * len(models))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
-    foil = versus if loaded.writes else None
-    settings.update(AnswerFlags(answer, foil, focus).settings)
+    settings.update(AnswerFlags(answer, choose_foil(loaded, versus), focus).settings)
     # Of all models first: one may not have the class.
     targets = [_parse_target(entry, target, versus) for entry in models]
     by_model = {}
@@ -118,16 +118,24 @@ def _resolve_methods(models: "Sequence[Model]", flags: Sequence[str] | None) -> 
 def _read_inputs(
     model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]
 ) -> Sequence[Any]:
-    """Return the inputs; a picture and its texts, or a context and its choices, are one."""
-    if not model.reads_pairs:
+    """Return the inputs; a picture and the texts that it is compared with, or a context and its choices, are one."""
+    if not _reads_two(model):
         return read_inputs(model, reader, arguments, flags)
     towers.refuse_flags(model, flags)
-    return [towers.read_pair(model, arguments)]
+    picture, texts = towers.read_pair(model, arguments)
+    if model.reads_pairs:
+        return [(picture, texts)]
+    # Each text is an input of its own, whose classes are those of the model.
+    return [(picture, text) for text in texts]
+
+
+def _reads_two(model: "Model") -> bool:
+    return model.reads_pairs or model.reads_jointly
 
 
 def _check_image(model: "Model", out: "Path | None") -> None:
     # An image has place for one picture beside its words.
-    if model.reads_pairs and out is not None and outputs.is_image(out):
+    if _reads_two(model) and out is not None and outputs.is_image(out):
         raise BadOption(
             f"{out.suffix} shows one method for two inputs: use .html, .pdf (a page for each), or clearhead explain."
         )
@@ -136,7 +144,7 @@ def _check_image(model: "Model", out: "Path | None") -> None:
 def _parse_target(model: "Model", target: str | None, versus: str | None) -> Any:
     if model.writes:
         return target
-    if model.reads_pairs:
+    if _reads_two(model):
         return towers.make_target(target, versus)
     return options.parse_target(model, target, versus)
 

@@ -108,9 +108,9 @@ def explain(
         precision,
         batch_size,
         options.choose_overflow(overflow, long),
-        answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
+        answers.AnswerFlags(answer, choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
     )
-    _refuse_class_flags(loaded, image, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
+    refuse_class_flags(loaded, image, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
         targets = _stream_targets(loaded, target, versus, json=json)
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
@@ -223,7 +223,8 @@ def _pick(values: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
     return [values[number] for number in numbers]
 
 
-def _choose_foil(model: "Model", versus: str | None) -> str | None:
+def choose_foil(model: "Model", versus: str | None) -> str | None:
+    """Return the answer of a language model that is contrasted with the explained one."""
     # For models with classes it is one of them.
     if not model.writes:
         return None
@@ -236,11 +237,11 @@ def _make_settings(
     return {"precision": precision, "batch_size": batch_size, "overflow": overflow, **flags.settings}
 
 
-def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Mapping[str, Any]) -> None:
+def refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Mapping[str, Any]) -> None:
     """Raise BadOption for flags of models with classes, and for pictures of a prompt where there is none."""
     if images and not model.writes:
         raise BadOption(f"--image is for prompts of language models that read pictures, which {model.name} is not.")
-    if model.reads_pairs:
+    if model.reads_pairs or model.reads_jointly:
         towers.refuse_flags(model, {flag: value for flag, value in flags.items() if flag != "--target"})
     if not model.writes:
         return

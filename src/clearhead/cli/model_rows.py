@@ -90,4 +90,4 @@ def _render_bodies(
 def _render_curves(models: "Sequence[Model]", raw: Any, row: "ModelRow") -> Iterator[str]:
     for model in models:
         by_method = {method: by_model[model.name] for method, by_model in row.items()}
-        yield removal_card(model, raw, by_method)
+        yield removal_card(model, raw, by_method, model.name)

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from clearhead.joint_explanation import JointExplanation
     from clearhead.model.model import Model
 
-FLAGS = ("precision", "batch_size", "overflow", "check", "matrix")
-"""Settings that two-tower models have."""
-
 
 def explain_and_deliver(
     model: "Model",
@@ -42,17 +39,16 @@ def explain_pair(
     import clearhead
 
     pair = read_pair(model, arguments)
-    options = {name: settings[name] for name in FLAGS if name in settings}
     chosen = make_target(target, versus)
     if model.reads_jointly:
         # Each text is an input of its own, whose classes are those of the model.
-        return list(clearhead.explain(model, [(pair[0], text) for text in pair[1]], spec, chosen, **options))
-    best: JointExplanation = clearhead.explain(model, pair, spec, chosen, **options)
+        return list(clearhead.explain(model, [(pair[0], text) for text in pair[1]], spec, chosen, **settings))
+    best: JointExplanation = clearhead.explain(model, pair, spec, chosen, **settings)
     if chosen is not None or len(pair[1]) == 1:
         return [best]
     # The others from the same call of the model: their explanations share its batches.
     rest = [text for text in _rank_texts(best) if text != best.label]
-    others = clearhead.explain(model, [pair] * len(rest), spec, list(map(pair[1].index, rest)), **options)
+    others = clearhead.explain(model, [pair] * len(rest), spec, list(map(pair[1].index, rest)), **settings)
     return [best, *others]
 
 
@@ -81,7 +77,7 @@ def refuse_flags(model: "Model", flags: Mapping[str, Any]) -> None:
     """Raise BadOption for flags that were given although they are for single inputs."""
     for flag, value in flags.items():
         if value:
-            raise BadOption(f"{flag} is for single inputs, but {model.name} compares two: leave it out.")
+            raise BadOption(f"{flag} is for single inputs, but {model.name} reads two: leave it out.")
 
 
 def read_pair(model: "Model", arguments: Sequence[str]) -> tuple[Any, list[str]]:

@@ -46,6 +46,7 @@ def compare_models(
 
 def name_models(models: Any) -> dict[str, Model]:
     """Load models and return them by name: that of a mapping, else each model's own."""
+    _require_some(models)
     if isinstance(models, Mapping):
         return {name: _rename(as_model(model), str(name)) for name, model in models.items()}
     named: dict[str, Model] = {}
@@ -56,12 +57,11 @@ def name_models(models: Any) -> dict[str, Model]:
                 '{"before": first, "after": second}.'
             )
         named[model.name] = model
-    _require_some(named)
     return named
 
 
-def _require_some(named: Mapping[str, Model]) -> None:
-    if not named:
+def _require_some(models: Any) -> None:
+    if not models:
         raise BadOption("The list of models is empty: give two or more models to compare.")
 
 
@@ -106,8 +106,10 @@ def _require_same_kind(first: tuple[str, Model], second: tuple[str, Model]) -> N
 def _name_task(model: Model) -> str:
     if model.writes:
         return "writes text"
-    if model.reads_pairs or model.reads_jointly:
-        return "reads two inputs together"
+    if model.reads_pairs:
+        return f"compares {'pictures' if model.network.takes_images else 'texts'} with texts"
+    if model.reads_jointly:
+        return "reads a picture and a text as one sequence"
     if model.chooses:
         return "chooses among texts"
     if model.has_focus:

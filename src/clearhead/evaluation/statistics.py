@@ -78,6 +78,10 @@ def _bound_mean(value_N: Array, group_N: Array, level: float) -> Bounds:
     finite_N = finite_values(value_N)
     if _are_binary(finite_N) and _are_single(group_N):
         return share_bounds(int(finite_N.sum()), len(finite_N), level)
+    return _bound_moments(value_N, group_N, level)
+
+
+def _bound_moments(value_N: Array, group_N: Array, level: float) -> Bounds:
     return corrected_bounds(measure_moments(value_N, group_N), level)
 
 
@@ -131,7 +135,9 @@ def _bound_points(spec: MetricSpec, repeats: Repeats, level: float) -> list[Boun
     """Return the interval at each point of a curve that is a mean over records."""
     group_N = group_numbers(repeats[0])
     height_NK = _record_curves(spec, repeats)
-    return [_bound_mean(height_N, group_N, level) for height_N in height_NK.T]
+    # Drops of the probability are no shares, although all are 0 where nothing is hidden yet.
+    bound = _bound_mean if _are_binary(finite_values(height_NK)) else _bound_moments
+    return [bound(height_N, group_N, level) for height_N in height_NK.T]
 
 
 def _record_curves(spec: MetricSpec, repeats: Repeats) -> Array:

@@ -62,8 +62,13 @@ def _render_member(explanation: Explanation, scale: Scale) -> str:
 
 def _render_pairs(joint: JointExplanation) -> str:
     """Render the relevance of pairs of tokens as a folded table, without special tokens."""
-    if joint.pairs is None or joint.pairs.size > MAX_PAIRS:
+    if joint.pairs is None:
         return ""
+    if joint.pairs.size > MAX_PAIRS:
+        count = " × ".join(map(str, joint.pairs.shape))
+        return html_parts.render_faint(
+            f"{count} pairs of tokens are too many for a page: .json and .jsonl files have them."
+        )
     first, second = joint.explanations[:2]
     scale = scale_values(joint.pairs[~first.special][:, ~second.special], "pairs of tokens")
     rows = []

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 
 def card(
-    explanation: Explanation, hiding: "Mapping[str, RemovalCurve]", revealing: "Mapping[str, RemovalCurve]"
+    explanation: Explanation,
+    hiding: "Mapping[str, RemovalCurve]",
+    revealing: "Mapping[str, RemovalCurve]",
+    title: str = "",
 ) -> str:
-    """Draw two charts of one input with a line per method and one of random orders, as a part of a page.
+    """Draw two charts of one input with a line per method and one of random orders, as a titled part of a page.
 
     `explanation`, any of the methods', says what was hidden and which score the curves follow.
     """
@@ -24,7 +27,11 @@ def card(
         _draw_chart(explanation, hiding, "Hiding the most relevant first", "hidden"),
         _draw_chart(explanation, revealing, "Revealing the most relevant first", "revealed"),
     ]
-    return html_parts.card(html_parts.side_by_side(charts), _render_note(hiding))
+    return html_parts.card(_render_title(title), html_parts.side_by_side(charts), _render_note(hiding))
+
+
+def _render_title(title: str) -> str:
+    return f"<h2>{html_parts.escape(title)}</h2>" if title else ""
 
 
 def _draw_chart(explanation: Explanation, curves: "Mapping[str, RemovalCurve]", title: str, state: str) -> str:

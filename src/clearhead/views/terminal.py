@@ -133,9 +133,7 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
     renderables: list[RenderableType] = [render_heading(first, method=False), Text()]
     for name, explanation in explanations.items():
         renderables.append(Text(name, style="bold"))
-        renderables += _render_compared(explanation, level)
-        renderables += render_check(explanation)[1:]
-        renderables.append(Text())
+        renderables += [*_render_checked(explanation, level), Text()]
     return Group(*renderables)
 
 
@@ -151,11 +149,19 @@ def models(row: Mapping[str, Mapping[str, Explanation]], *, level: str | None = 
 
 
 def _render_model(explanation: Explanation, level: str | None) -> list[RenderableType]:
-    compared = _render_compared(explanation, level)
+    checked = [*_render_checked(explanation, level), Text()]
     # Both have a heading with the model's name.
     if isinstance(explanation, JointExplanation):
-        return [*compared, Text()]
-    return [render_heading(explanation, method=False), *compared, *render_check(explanation)[1:], Text()]
+        return checked
+    return [render_heading(explanation, method=False), *checked]
+
+
+def _render_checked(explanation: Explanation, level: str | None) -> Sequence[RenderableType]:
+    compared = _render_compared(explanation, level)
+    # Each input of a joint explanation has its check below it.
+    if isinstance(explanation, JointExplanation):
+        return compared
+    return [*compared, *render_check(explanation)[1:]]
 
 
 def _render_agreement(by_model: Mapping[str, Explanation]) -> Iterator[RenderableType]:

@@ -118,7 +118,10 @@ class TaskTable:
 
     def _suits(self, model: Model) -> bool:
         """Return whether a model sorts such inputs into classes."""
-        if model.writes or model.reads_pairs or model.problem in WITHOUT_CLASSES or self.has_chats:
+        if model.writes or model.problem in WITHOUT_CLASSES or self.has_chats:
+            return False
+        # They read two inputs, or label words, masks, boxes or pixels instead of the input.
+        if model.reads_pairs or model.reads_jointly or model.has_focus:
             return False
         return model.takes_images == self.has_images
 
