@@ -157,7 +157,7 @@ def test_a_table_has_the_same_rows_in_every_file_if_only_some_have_the_focus(run
     page = tmp_path / "out.html"
     code, _, errors = run(*flags, "--out", str(page))
     assert code == 0, errors
-    assert f"1 rows could not be explained; the first: Row 2 of '{labelled_table}': {reason}" in errors
+    assert f"Rows that could not be explained: 1; the first: Row 2 of '{labelled_table}': {reason}" in errors
     content = html.unescape(page.read_text())
     assert f"Row 2 of '{labelled_table}': {reason}" in content
     _, output, _ = run(*flags, "--json")

@@ -131,6 +131,19 @@ def test_parquet(tmp_path):
         read_task(written(tmp_path, "z.parquet", "no table"))
 
 
+@pytest.mark.parametrize("ending", ["arrow", "feather", "ipc"])
+def test_arrow(tmp_path, ending):
+    feather = pytest.importorskip("pyarrow.feather")
+    arrow = pytest.importorskip("pyarrow")
+    path = tmp_path / f"x.{ending}"
+    feather.write_feather(arrow.table({"review": ["fine", None, "dull"], "label": [1, 0, 0]}), path)
+    task = read_task(path)
+    assert rows(task) == [("fine", 1), ("dull", 0)] and task.skipped[0].line == 2
+    path.write_text("no table")
+    with pytest.raises(BadFile, match="Arrow"):
+        read_task(path)
+
+
 def test_one_text_per_line(tmp_path):
     task = read_task(written(tmp_path, "x.txt", "\ufefffirst\r\n\nsecond\n"))
     assert rows(task) == [("first", None), ("second", None)]

@@ -117,7 +117,7 @@ def test_rows_that_cannot_be_explained_are_kept_with_their_reason(model, make_ro
     assert "no text" in records[2]["error"] and "tokens" in records[6]["error"]
     assert records[7]["gold"] == "sideways" and records[7]["wrong"] is None
     assert summary.counts.errors == 3 and summary.counts.unknown == 1
-    assert "3 rows could not be explained" in str(summary) and "row 3: no text in column 'text'" in str(summary)
+    assert "Rows that could not be explained: 3" in str(summary) and "row 3: no text in column 'text'" in str(summary)
     good = explain(model, make_rows(9), tmp_path / "good.jsonl", shard=4)
     for record, whole in zip(records, good, strict=True):
         if record["error"] is None:

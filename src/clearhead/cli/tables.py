@@ -245,4 +245,4 @@ def announce_errors(errors: Sequence[BadInput]) -> None:
     """Print to stderr how many rows could not be explained, as for tables that are explained as a stream."""
     if errors:
         first = str(errors[0])
-        print_wrapped(f"{len(errors):,} rows could not be explained; the first: {first}", stream=sys.stderr)
+        print_wrapped(f"Rows that could not be explained: {len(errors):,}; the first: {first}", stream=sys.stderr)

@@ -122,7 +122,7 @@ def list_errors(errors: Sequence[Exception]) -> list[str]:
     if not errors:
         return []
     lines = "".join(f"<li>{html_parts.escape(str(error))}</li>" for error in errors)
-    return [html_parts.card(f"<h2>{len(errors):,} rows could not be explained</h2><ul>{lines}</ul>")]
+    return [html_parts.card(f"<h2>Rows that could not be explained: {len(errors):,}</h2><ul>{lines}</ul>")]
 
 
 def _render_summary(summary: str) -> list[str]:

@@ -13,8 +13,8 @@ from clearhead.data.columns import (
     PREVIEW_ROWS,
     build_table_task,
 )
-from clearhead.data.parquet import read_parquet
-from clearhead.data.table_endings import file_suffix
+from clearhead.data.parquet import iterate_table
+from clearhead.data.table_endings import ARROW_ENDINGS, file_suffix
 from clearhead.data.task import BadRow, Task, reader
 from clearhead.data.text_files import Numbered, Row, json_lines, read_lines, read_separated
 from clearhead.environment import csv_delimiter
@@ -101,12 +101,12 @@ def jsonl(
     return build_table_task(path.name, json_lines(path), path, text_column, label_column, limit)
 
 
-@reader(lambda path: path.suffix.casefold() == ".parquet")
+@reader(lambda path: path.suffix.casefold() in (".parquet", *ARROW_ENDINGS))
 def parquet(
     path: Path, *, text_column: str | None = None, label_column: str | None = None, limit: int | None = None
 ) -> Task:
-    """Parquet with columns of texts, or of pictures as bytes."""
-    rows: Numbered = enumerate(read_parquet(path), 1)
+    """Parquet or Arrow (IPC, Feather) with columns of texts, or of pictures as bytes."""
+    rows: Numbered = enumerate(iterate_table(path), 1)
     return build_table_task(path.name, rows, path, text_column, label_column, limit)
 
 
