@@ -80,4 +80,5 @@ class TableSummary:
         elif counts.unknown:
             yield f"{counts.unknown:,} labels of column '{self.label_column}' are no classes of the model."
         if counts.errors:
-            yield f"Rows that could not be explained: {counts.errors:,} (column error); the first is {counts.first_error}"
+            first = counts.first_error
+            yield f"Rows that could not be explained: {counts.errors:,} (column error); the first is {first}"
