@@ -7,7 +7,6 @@ them exists at a time.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +22,6 @@ from clearhead.model.outputs import finite_logits
 from clearhead.model.target import Target
 from clearhead.perturbation.answer_scores import AnswerReader
 from clearhead.perturbation.features import Features, group_features
-from clearhead.perturbation.packing import run_packed, worth_packing
 from clearhead.perturbation.replacement import make_replacement, resolve_replacement
 from clearhead.perturbation.rows import Replacement, Rows, chunk_rows
 from clearhead.perturbation.scores import score_targets
@@ -254,8 +252,6 @@ def _run_distinct(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, 
         outputs = None
         if batch_size is None and can_share_prefixes(model.network, model.device):
             outputs = _run_prefixes(perturbed, order_N, lengths_N)
-        if batch_size is None and _can_pack(perturbed, lengths_N):
-            outputs = _run_packed(perturbed, order_N, lengths_N)
         if outputs is None:
             outputs = _run_batches(perturbed, order_N, lengths_N, batch_size)
     # Cloned outside inference mode, the result is an ordinary tensor that autograd accepts.
@@ -287,24 +283,6 @@ def _list_prefix_rows(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tens
             return None
         rows.append(row)
     return rows
-
-
-def _can_pack(perturbed: PerturbedPass, lengths_N: Tensor) -> bool:
-    """Return whether rows may run as one: texts with all of their attention, of which a class is predicted."""
-    model = perturbed.model
-    if model.takes_images or model.writes or perturbed.replacer.removes_attention:
-        return False
-    fits_one_batch = len(lengths_N) * int(lengths_N[0]) <= _batch_tokens(model.device)
-    return model.can_pad and fits_one_batch and worth_packing(lengths_N, model)
-
-
-def _run_packed(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor) -> list[Tensor] | None:
-    """Return the outputs of rows that run as one, None if the network does not allow that."""
-    model = perturbed.model
-    tensors = perturbed.build(order_N, int(lengths_N[0]))
-    read = partial(perturbed.read, chosen=order_N)
-    output = run_packed(model.network, tensors, read)
-    return None if output is None else [output]
 
 
 def _run_batches(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, batch_size: int | None) -> list[Tensor]:
