@@ -30,7 +30,7 @@ def _list_children(modules: list[nn.Module]) -> list[nn.Module]:
     return _drop_missing(child for module in modules for child in module._modules.values())
 
 
-def list_parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
+def _list_parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
     """Return the parameters of these modules, without those of their children."""
     return _drop_missing(parameter for module in modules for parameter in module._parameters.values())
 
@@ -56,7 +56,7 @@ def frozen(network: nn.Module) -> Iterator[None]:
 
 
 def _list_trainable(modules: list[nn.Module]) -> list[nn.Parameter]:
-    return [parameter for parameter in list_parameters(modules) if parameter.requires_grad]
+    return [parameter for parameter in _list_parameters(modules) if parameter.requires_grad]
 
 
 def _set_flags(modules: list[nn.Module], parameters: list[nn.Parameter], value: bool) -> None:
