@@ -1,6 +1,7 @@
 """Plain data: what JSON and tables can hold."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,15 @@ def finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(finite, value))
+        return _convert_list(value)
     return _convert_scalar(value)
+
+
+def _convert_list(values: Sequence[Any]) -> list[Any]:
+    # The relevance of a photo is tens of thousands of numbers, which need not be looked at one by one.
+    if set(map(type, values)) == {float} and math.isfinite(sum(values)):
+        return list(values)
+    return list(map(finite, values))
 
 
 def _convert_scalar(value: Any) -> Any:

@@ -47,3 +47,12 @@ def test_far_below_zero_the_digits_stay():
 def test_functions_without_a_ratio_of_their_own_are_divided(numbers):
     ratio = find_ratio("gelu", lambda x, scale: F.gelu(x) * scale, (None, 2.0), {})(numbers)
     torch.testing.assert_close(ratio, divide_by_input(lambda x: F.gelu(x) * 2, numbers))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_in_bfloat16_a_ratio_is_off_by_rounding_alone(call, numbers):
+    function, options = CALLS[call]
+    rounded = torch.cat([numbers, torch.zeros(1)]).bfloat16()
+    find = find_ratio(call.split(",")[0], function, (None,), options)
+    # Two roundings: of the function, and of the ratio.
+    torch.testing.assert_close(find(rounded).double(), find(rounded.double()), rtol=2**-7, atol=1e-6)

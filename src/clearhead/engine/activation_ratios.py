@@ -1,7 +1,7 @@
 """Ratios φ(x)/x of activation functions, by which balanced passes multiply coefficients.
 
-GELU and SiLU are x times a function, which is their ratio: it needs no division and has no gap at 0, and on a GPU it
-takes less than half of the memory traffic of φ(x)/x.
+GELU and SiLU are x times a function, which is their ratio: it needs no division and has no gap at 0. Half precision is
+widened to float32 where digits would be lost on the way.
 """
 
 import math
@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Ratio = Callable[[Tensor], Tensor]
@@ -34,8 +35,14 @@ def _bind_options(function: Callable[..., Tensor], args: Sequence[Any], kwargs: 
 
 def divide_by_input(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Return φ(x)/x, at 0 its limit φ′(0)."""
-    nonzero = torch.where(x == 0, _smallest(x.dtype), x)
+    # Half precision cannot represent numbers that are small enough for a limit.
+    wide = _widen(x)
+    nonzero = torch.where(wide == 0, _smallest(wide.dtype), wide)
     return function(nonzero) / nonzero
+
+
+def _widen(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _smallest(dtype: torch.dtype) -> float:
@@ -45,16 +52,24 @@ def _smallest(dtype: torch.dtype) -> float:
 
 def _normal_distribution(x: Tensor) -> Tensor:
     """Return Φ(x), accurate to the last digits also where it is near 0."""
-    # One kernel on a GPU; on a CPU only erfc uses its vector units.
-    if x.is_cuda:
-        distribution: Tensor = torch.special.ndtr(x)
-        return distribution
-    return torch.erfc(x * -math.sqrt(0.5)).mul_(0.5)
+    if x.dtype == torch.bfloat16:
+        return _divide_gelu(x, "none")
+    return torch.erfc(_widen(x) * -math.sqrt(0.5)).mul_(0.5)
 
 
 def _tanh_approximation(x: Tensor) -> Tensor:
+    if x.dtype == torch.bfloat16:
+        return _divide_gelu(x, "tanh")
+    wide = _widen(x)
     # (1 + tanh u)/2 = sigmoid(2u), without the loss of digits where tanh u is near -1.
-    return torch.sigmoid((2 * TANH_SCALE) * (x + TANH_CUBIC * x**3))
+    return torch.sigmoid((2 * TANH_SCALE) * (wide + TANH_CUBIC * wide**3))
+
+
+def _divide_gelu(x: Tensor, approximate: str) -> Tensor:
+    """Return GELU(x)/x in bfloat16, which has the range of float32: on a GPU with a third of the memory traffic."""
+    ratio = F.gelu(x, approximate=approximate).div_(x)
+    # 0/0 is the only division without a result.
+    return ratio.nan_to_num_(nan=0.5, posinf=math.inf, neginf=-math.inf)
 
 
 GELU_RATIOS: Mapping[str, Ratio] = {"none": _normal_distribution, "tanh": _tanh_approximation}

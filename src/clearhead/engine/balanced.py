@@ -247,9 +247,7 @@ def activation_rule(ratio: Ratio) -> CoefficientRule:
     """Return the rule c · φ(x)/x of an elementwise function with φ(0) = 0, given φ(x)/x."""
 
     def rule(x: Tensor, coefficient: Tensor) -> Tensor:
-        # In float32 at least, since half precision cannot represent numbers that are small enough for a limit.
-        wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
-        return (coefficient * ratio(wide)).to(coefficient.dtype)
+        return (coefficient * ratio(x.detach())).to(coefficient.dtype)
 
     return rule
 
