@@ -7,7 +7,7 @@ from helpers.language_models import DECODERS, make_decoder, make_encoder_decoder
 import clearhead
 from clearhead.model.language import make_prefix_cache
 from clearhead.perturbation import shared_prefixes
-from clearhead.perturbation.shared_prefixes import PrefixRow, order_rows
+from clearhead.perturbation.shared_prefixes import PrefixRow, build_tree
 
 PROMPT = "the capital of france is paris. the river in paris is long. the river in london is grey. the capital of"
 SLIDING = {"mistral", "gemma2", "gemma3"}
@@ -16,7 +16,7 @@ SLIDING = {"mistral", "gemma2", "gemma3"}
 @pytest.fixture
 def few_tokens(monkeypatch):
     """Let short rows share their tokens too."""
-    monkeypatch.setattr(shared_prefixes, "LEAST_NEW_TOKENS", 1)
+    monkeypatch.setattr(shared_prefixes, "CALL_TOKENS", 0)
 
 
 def explain(model, method, **options):
@@ -64,19 +64,53 @@ def test_sliding_windows_and_encoders_have_no_cache_to_share():
     assert make_prefix_cache(marian.network) is None
 
 
+@pytest.mark.parametrize("tokens", [1, 10])
+def test_without_room_rows_start_anew_and_nothing_changes(few_tokens, monkeypatch, tokens):
+    model = clearhead.load(make_decoder("llama"), make_tokenizer())
+    roomy, few = explain(model, "context-cite", samples=16)
+    monkeypatch.setattr(shared_prefixes, "MAX_KEPT_TOKENS", tokens)
+    narrow, more = explain(model, "context-cite", samples=16)
+    torch.testing.assert_close(narrow, roomy, rtol=0, atol=1e-9)
+    assert more > few
+
+
 def make_row(*tokens, first):
     return PrefixRow(torch.tensor([tokens]), torch.tensor([[first, len(tokens) - 1]]))
 
 
-def test_rows_are_sorted_by_their_tokens_and_answers_are_always_computed():
+def test_rows_continue_those_that_begin_alike_and_answers_are_always_computed():
     rows = [make_row(1, 2, 3, 4, first=2), make_row(5, 6, first=1), make_row(1, 2, 3, 5, first=2)]
-    order = order_rows(rows)
-    assert list(order) == [(0, 0), (2, 2), (1, 0)]
-    assert order.first_shared() == 2
+    tree = build_tree(rows)
+    assert (tree.parents, tree.shared) == ([None, 0, 0], [0, 0, 2])
+    assert tree.first_shared() == 2
 
 
-def test_rows_that_share_little_or_are_short_run_in_batches():
-    long = [1] * 60
-    assert order_rows([make_row(*long, first=30), make_row(*long, first=30)]).saves_time
-    assert not order_rows([make_row(*long, first=30), make_row(*long, first=3)]).saves_time
-    assert not order_rows([make_row(1, 1, 1, first=1), make_row(1, 1, 1, first=1)]).saves_time
+def test_rows_with_one_token_less_wait_for_one_row_only():
+    whole = list(range(1, 41))
+    rows = [make_row(*whole, first=39)]
+    for removed in range(39):
+        rows.append(make_row(*whole[:removed], *whole[removed + 1 :], first=38))
+    assert build_tree(rows).generations <= 3
+    assert build_tree(rows).saves_time
+
+
+def test_answers_of_other_lengths_run_in_other_batches():
+    network = make_decoder("llama")
+    rows = [[3, 4, 5, 6], [3, 4, 5, 7, 8]]
+    positions = [[2], [2, 3]]
+    prefix_rows = []
+    for row, own in zip(rows, positions, strict=True):
+        prefix_rows.append(PrefixRow(torch.tensor([row]), torch.tensor([own])))
+    model = clearhead.load(network, make_tokenizer())
+    with torch.no_grad():
+        logits = dict(shared_prefixes.iterate_logits(model.network, build_tree(prefix_rows), 512))
+        for number, row in enumerate(rows):
+            expected = network(torch.tensor([row])).logits[:, positions[number]]
+            torch.testing.assert_close(logits[number], expected, rtol=0, atol=1e-9)
+
+
+def test_rows_that_share_little_or_are_few_run_in_batches():
+    long = [1] * 600
+    assert build_tree([make_row(*long, first=300), make_row(*long, first=300)]).saves_time
+    assert not build_tree([make_row(*long, first=300), make_row(*long, first=30)]).saves_time
+    assert not build_tree([make_row(1, 1, 1, first=1), make_row(1, 1, 1, first=1)]).saves_time

@@ -110,16 +110,19 @@ class AnswerNetwork(nn.Module):
         logits = self._run(count, attention_mask=attention_mask, **tensors)
         return _select_positions(logits, answer_positions - first)
 
-    def resume(self, input_ids: Tensor, answer_positions: Tensor, cache: Any) -> Tensor:
-        """Return logits at `answer_positions` of one row without padding.
+    def resume(self, new_ids: Tensor, answer_positions: Tensor, cache: Any, starts: Tensor) -> Tensor:
+        """Return logits at `answer_positions` of rows whose first tokens are in a cache (B,N,V).
 
-        The cache has the keys and values of the row's first tokens; those of the others are added to it.
+        `starts` (B) tells how many tokens of each row the cache has, after padding on the left; `new_ids` are the
+        others, padded on the right. Their keys and values are added to the cache.
         """
-        first = int(answer_positions.min())
-        new_ids = input_ids[:, cache.get_seq_length() :]
-        tensors = {"input_ids": new_ids, "attention_mask": torch.ones_like(input_ids)}
-        logits = self._run(input_ids.shape[1] - first, **tensors, past_key_values=cache)
-        return _select_positions(logits, answer_positions - first)
+        tensors = {"input_ids": new_ids, "attention_mask": _mask_left(starts, cache.get_seq_length(), new_ids)}
+        if self.takes("position_ids"):
+            tensors["position_ids"] = starts[:, None] + torch.arange(new_ids.shape[1])
+        positions = answer_positions - starts[:, None]
+        first = int(positions.min())
+        logits = self._run(new_ids.shape[1] - first, **tensors, past_key_values=cache)
+        return _select_positions(logits, positions - first)
 
     def _run(self, count: int, **arguments: Any) -> Tensor:
         """Return the logits of the last `count` positions."""
@@ -216,6 +219,12 @@ def keep_positions(network: Any) -> Iterator[None]:
     finally:
         if hasattr(inner, "rope_deltas"):
             inner.rope_deltas = kept
+
+
+def _mask_left(starts_B: Tensor, width: int, new_ids: Tensor) -> Tensor:
+    """Return the mask of cached and new tokens; padding at the end is visible to what follows it only."""
+    past_BT = torch.arange(width) >= width - starts_B[:, None]
+    return torch.cat([past_BT.long(), torch.ones_like(new_ids)], 1)
 
 
 def _unmask_end(mask_BT: Tensor) -> Tensor:

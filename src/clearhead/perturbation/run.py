@@ -27,10 +27,10 @@ from clearhead.perturbation.rows import Replacement, Rows, chunk_rows
 from clearhead.perturbation.scores import score_targets
 from clearhead.perturbation.shared_prefixes import (
     PrefixRow,
+    build_tree,
     can_share_prefixes,
-    order_rows,
     read_row,
-    run_in_order,
+    run_tree,
 )
 
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
@@ -263,11 +263,12 @@ def _run_prefixes(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor) 
     rows = _list_prefix_rows(perturbed, order_N, lengths_N)
     if rows is None:
         return None
-    order = order_rows(rows)
-    if not order.saves_time:
+    tree = build_tree(rows)
+    if not tree.saves_time:
         return None
-    outputs = run_in_order(perturbed.model.network, order, lambda logits, row: perturbed.read(logits, order_N[[row]]))
-    probe = order.first_shared()
+    network, tokens = perturbed.model.network, _batch_tokens(perturbed.model.device)
+    outputs = run_tree(network, tree, tokens, lambda logits, row: perturbed.read(logits, order_N[[row]]))
+    probe = tree.first_shared()
     # A network may do with its cache what it likes.
     if not _is_close(perturbed.model, outputs[probe], perturbed.compute(order_N[[probe]], int(lengths_N[probe]))):
         return None

@@ -1,24 +1,33 @@
 """Run a decoder on rows that begin alike, so that the tokens they share are computed once.
 
-A token of a decoder depends on those before it alone. Rows in the order of their tokens are the leaves of a tree of
-prefixes from left to right: each starts from the keys and values that it shares with the row before.
+A token of a decoder depends on those before it alone. Rows are the paths of a tree of prefixes: each starts from the
+keys and values of a row that was run before, from the first token on in which they differ, and rows run together whose
+beginnings are ready.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.model.language import ANSWER_POSITIONS, AnswerNetwork, make_prefix_cache
 from clearhead.progress import progress
 
-# Rows run one by one, which loses the benefit of batches unless enough is shared and enough is left to compute.
 LEAST_SAVED = 0.15
-LEAST_NEW_TOKENS = 32
+"""Of the tokens, after the cost of calls: to copy keys and values takes time too."""
+CALL_TOKENS = 64
+"""The tokens that take as long as a call of a small language model on a CPU: calls wait for those before."""
+MAX_KEPT_TOKENS = 16384
+"""Tokens whose keys and values are kept for other rows, and are stacked for those of a batch."""
 TEXT_TENSORS = {"input_ids", "attention_mask", ANSWER_POSITIONS}
+
+KeysAndValues = list[tuple[Tensor, Tensor]]
+"""Those of one row in each block (1,H,S,D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,47 +38,111 @@ class PrefixRow:
     answer_positions: Tensor
 
     @property
-    def tokens(self) -> list[int]:
-        values: list[int] = self.input_ids[0].tolist()
-        return values
+    def length(self) -> int:
+        return self.input_ids.shape[1]
 
-    def count_shared(self, before: "PrefixRow") -> int:
-        """Return how many tokens need not be computed after another row: those that predict answers do."""
-        length = min(self.input_ids.shape[1], before.input_ids.shape[1], int(self.answer_positions.min()))
-        is_equal_T = self.input_ids[0, :length] == before.input_ids[0, :length]
-        return int(is_equal_T.int().cumprod(0).sum())
+    def answers_as_many(self, other: "PrefixRow") -> bool:
+        """Return whether the answers of two rows have as many tokens."""
+        return self.answer_positions.shape == other.answer_positions.shape
+
+    @cached_property
+    def prefix(self) -> list[int]:
+        """The tokens that another row may have computed: not those that predict the answer."""
+        tokens: list[int] = self.input_ids[0, : int(self.answer_positions.min())].tolist()
+        return tokens
 
 
 @dataclass(frozen=True)
-class PrefixOrder:
-    """Rows in the order of their tokens: the number of each, and how many tokens it shares with the one before."""
+class PrefixTree:
+    """For each row the number of the row that it continues, None for the first, and how many tokens they share."""
 
     rows: Sequence[PrefixRow]
-    numbers: Sequence[int]
+    parents: Sequence[int | None]
     shared: Sequence[int]
+
+    @cached_property
+    def children(self) -> dict[int | None, list[int]]:
+        """The numbers of the rows that continue each row."""
+        children = defaultdict(list)
+        for number, parent in enumerate(self.parents):
+            children[parent].append(number)
+        return dict(children)
+
+    @property
+    def generations(self) -> int:
+        """How many rows, one after the other, the last row waits for, itself included."""
+        generation = self.children[None]
+        count = 0
+        while generation:
+            count += 1
+            generation = [child for number in generation for child in self.children.get(number, [])]
+        return count
 
     @property
     def saves_time(self) -> bool:
-        """Whether rows one by one are faster than whole rows in batches."""
-        total = sum(row.input_ids.shape[1] for row in self.rows)
-        new = total - sum(self.shared)
-        return new <= (1 - LEAST_SAVED) * total and new >= LEAST_NEW_TOKENS * len(self.rows)
+        """Whether shared tokens outweigh the calls that wait for others."""
+        total = sum(row.length for row in self.rows)
+        saved = sum(self.shared) - CALL_TOKENS * (self.generations - 1)
+        return saved >= LEAST_SAVED * total
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self.numbers, self.shared, strict=True)
+    def new_tokens(self, number: int) -> int:
+        """Return how many tokens of a row are not shared."""
+        return self.rows[number].length - self.shared[number]
 
     def first_shared(self) -> int:
         """Return the number of the first row that shares tokens with another."""
-        return next(number for number, shared in self if shared)
+        return next(number for number, shared in enumerate(self.shared) if shared)
 
 
-def order_rows(rows: Sequence[PrefixRow]) -> PrefixOrder:
-    """Sort rows by their tokens."""
-    numbers = sorted(range(len(rows)), key=lambda number: rows[number].tokens)
-    shared = [0]
-    for before, number in pairwise(numbers):
-        shared.append(rows[number].count_shared(rows[before]))
-    return PrefixOrder(rows, numbers, shared)
+def build_tree(rows: Sequence[PrefixRow]) -> PrefixTree:
+    """Find for each row the one that it continues.
+
+    From every branch of the tree the path with most rows is followed first, so that others wait for few rows.
+    """
+    parents: list[int | None] = [None] * len(rows)
+    shared = [0] * len(rows)
+    branches: list[tuple[int | None, int, list[int]]] = [(None, 0, list(range(len(rows))))]
+    while branches:
+        parent, depth, members = branches.pop()
+        path = _follow_path(rows, members, depth)
+        parents[path.row] = parent
+        shared[path.row] = depth
+        branches += [(path.row, branch_depth, branch) for branch_depth, branch in path.branches]
+    return PrefixTree(rows, parents, shared)
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A row, and the groups of rows that leave its path, with the number of tokens they share with it."""
+
+    row: int
+    branches: list[tuple[int, list[int]]]
+
+
+def _follow_path(rows: Sequence[PrefixRow], members: list[int], depth: int) -> _Path:
+    branches: list[tuple[int, list[int]]] = []
+    while len(members) > 1:
+        ended = [member for member in members if len(rows[member].prefix) == depth]
+        groups = _group_by_token(rows, members, depth)
+        # A row that ends here can be continued by none, so that it is followed only if all do.
+        if not groups:
+            branches += [(depth, [member]) for member in ended[1:]]
+            return _Path(ended[0], branches)
+        members = groups.pop()
+        branches += [(depth, [member]) for member in ended]
+        branches += [(depth, group) for group in groups]
+        depth += 1
+    return _Path(members[0], branches)
+
+
+def _group_by_token(rows: Sequence[PrefixRow], members: Sequence[int], depth: int) -> list[list[int]]:
+    """Return the rows with each next token, the largest group last; rows without one are left out."""
+    groups = defaultdict(list)
+    for member in members:
+        prefix = rows[member].prefix
+        if depth < len(prefix):
+            groups[prefix[depth]].append(member)
+    return sorted(groups.values(), key=len)
 
 
 def read_row(tensors: dict[str, Tensor]) -> PrefixRow | None:
@@ -84,25 +157,138 @@ def _is_unpadded_text(tensors: dict[str, Tensor]) -> bool:
 
 
 def can_share_prefixes(network: Any, device: torch.device) -> bool:
-    """Return whether rows may run one by one: not on accelerators, which a single row does not fill."""
+    """Return whether rows may start from others' tokens: not on accelerators, where that was not measured."""
     return device.type == "cpu" and isinstance(network, AnswerNetwork) and make_prefix_cache(network) is not None
 
 
-def iterate_logits(network: AnswerNetwork, order: PrefixOrder) -> Iterator[tuple[int, Tensor]]:
-    """Yield the number and the logits (1,N,V) of each row."""
+@dataclass
+class _Kept:
+    """Keys and values of rows that others continue, until all of them have run."""
+
+    tree: PrefixTree
+    by_row: dict[int, KeysAndValues] = field(default_factory=dict)
+    waiting: dict[int, int] = field(default_factory=dict)
+
+    def find(self, number: int) -> KeysAndValues | None:
+        """Return the keys and values of the tokens that a row shares, None if it has to start anew."""
+        parent = self.tree.parents[number]
+        shared = self.tree.shared[number]
+        if parent not in self.by_row or not shared:
+            return None
+        return [(keys[:, :, :shared], values[:, :, :shared]) for keys, values in self.by_row[parent]]
+
+    def add(self, number: int, layers: Iterator[tuple[Tensor, Tensor]]) -> None:
+        """Keep what other rows will continue, as far as there is room."""
+        children = self.tree.children.get(number, [])
+        length = max((self.tree.shared[child] for child in children), default=0)
+        if length and self._count_tokens() + length <= MAX_KEPT_TOKENS:
+            self.by_row[number] = [_copy_start(*layer, length) for layer in layers]
+            self.waiting[number] = len(children)
+
+    def _count_tokens(self) -> int:
+        return sum(layers[0][0].shape[2] for layers in self.by_row.values())
+
+    def release(self, number: int) -> None:
+        """Forget the row that a finished one continued, if no other waits for it."""
+        parent = self.tree.parents[number]
+        if parent not in self.waiting:
+            return
+        self.waiting[parent] -= 1
+        if not self.waiting[parent]:
+            del self.by_row[parent], self.waiting[parent]
+
+
+def _copy_start(keys: Tensor, values: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    # Cloned, since a view would keep the whole batch in memory.
+    return keys[:, :, :length].clone(), values[:, :, :length].clone()
+
+
+def iterate_logits(network: AnswerNetwork, tree: PrefixTree, tokens: int) -> Iterator[tuple[int, Tensor]]:
+    """Yield the number and the logits (1,N,V) of each row, from batches of so many tokens."""
+    kept = _Kept(tree)
+    ready = list(tree.children[None])
+    while ready:
+        # Of similar length, so that little is padded.
+        ready.sort(key=tree.new_tokens)
+        batch = _take_batch(tree, ready, tokens)
+        pasts = list(map(kept.find, batch))
+        yield from zip(batch, _run_batch(network, tree, batch, pasts, kept), strict=True)
+        for number in batch:
+            kept.release(number)
+            ready += tree.children.get(number, [])
+
+
+def _take_batch(tree: PrefixTree, ready: list[int], tokens: int) -> list[int]:
+    """Take the rows with most new tokens that fit into a batch; all have answers of one length."""
+    batch = [ready.pop()]
+    first = tree.rows[batch[0]]
+    width = tree.new_tokens(batch[0])
+    most_rows = min(tokens // width, MAX_KEPT_TOKENS // first.length)
+    padding = 0
+    while ready and len(batch) < most_rows:
+        padding += width - tree.new_tokens(ready[-1])
+        # More padding would take longer than another call.
+        if padding > CALL_TOKENS or not first.answers_as_many(tree.rows[ready[-1]]):
+            break
+        batch.append(ready.pop())
+    return batch
+
+
+def _run_batch(
+    network: AnswerNetwork, tree: PrefixTree, batch: list[int], pasts: list[KeysAndValues | None], kept: _Kept
+) -> list[Tensor]:
+    """Return the logits of each row, and keep what other rows will continue."""
+    starts = list(map(_count_past, pasts))
+    rows = [tree.rows[number] for number in batch]
+    cache = _stack_pasts(network, pasts, max(starts))
+    new_ids = [row.input_ids[0, start:] for row, start in zip(rows, starts, strict=True)]
+    logits_BNV = network.resume(
+        torch.nn.utils.rnn.pad_sequence(new_ids, batch_first=True),
+        torch.cat([row.answer_positions for row in rows]),
+        cache,
+        torch.tensor(starts),
+    )
+    for index, number in enumerate(batch):
+        kept.add(number, _read_cache(cache, index, max(starts) - starts[index]))
+    return list(torch.split(logits_BNV, 1))
+
+
+def _count_past(past: KeysAndValues | None) -> int:
+    if past is None:
+        return 0
+    return past[0][0].shape[2]
+
+
+def _stack_pasts(network: AnswerNetwork, pasts: list[KeysAndValues | None], width: int) -> Any:
+    """Return a cache with the keys and values of all rows, padded on the left."""
     cache: Any = make_prefix_cache(network)
-    for number, shared in order:
-        row = order.rows[number]
-        # Negative: how many tokens to forget.
-        cache.crop(shared - cache.get_seq_length())
-        yield number, network.resume(row.input_ids, row.answer_positions, cache)
+    template = next(filter(None, pasts), None)
+    if template is None:
+        return cache
+    empty = [(keys[:, :, :0], values[:, :, :0]) for keys, values in template]
+    for block, layers in enumerate(zip(*[past or empty for past in pasts], strict=True)):
+        keys, values = zip(*layers, strict=True)
+        cache.update(_pad_left(keys, width), _pad_left(values, width), block)
+    return cache
 
 
-def run_in_order(network: AnswerNetwork, order: PrefixOrder, read: Callable[[Tensor, int], Tensor]) -> list[Tensor]:
+def _pad_left(tensors: Sequence[Tensor], width: int) -> Tensor:
+    return torch.cat([F.pad(tensor, (0, 0, width - tensor.shape[2], 0)) for tensor in tensors])
+
+
+def _read_cache(cache: Any, row: int, padding: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the keys and values of one row in each block, without the padding before them."""
+    for layer in cache.layers:
+        yield layer.keys[row : row + 1, :, padding:], layer.values[row : row + 1, :, padding:]
+
+
+def run_tree(
+    network: AnswerNetwork, tree: PrefixTree, tokens: int, read: Callable[[Tensor, int], Tensor]
+) -> list[Tensor]:
     """Return what is read from the logits of each row, given its number."""
     outputs: dict[int, Tensor] = {}
-    with progress(len(order.rows), "inputs") as advance:
-        for number, logits in iterate_logits(network, order):
+    with progress(len(tree.rows), "inputs") as advance:
+        for number, logits in iterate_logits(network, tree, tokens):
             outputs[number] = read(logits, number)
             advance(1)
-    return [outputs[number] for number in range(len(order.rows))]
+    return [outputs[number] for number in range(len(tree.rows))]
