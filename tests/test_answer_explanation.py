@@ -49,6 +49,13 @@ def test_an_answer_of_a_model_is_saved_and_read_back(tmp_path, model, ending):
     np.testing.assert_array_equal(read.span(0).relevance, explanation.span(0).relevance)
 
 
+def test_a_part_of_an_answer_has_no_diagnostics_of_the_whole(model):
+    explanation = clearhead.explain(model, "the capital of france is", "attn-lrp", answer="paris .", matrix=True)
+    assert {"score", "completeness_gap"} <= set(explanation.diagnostics)
+    assert not {"score", "completeness_gap"} & set(explanation.span(0).diagnostics)
+    assert explanation.span(0).diagnostics["precision"] == explanation.diagnostics["precision"]
+
+
 def test_a_changed_step_is_noticed(tmp_path):
     path = explained_answer().save(tmp_path / "answer.json")
     body = json.loads(path.read_text())

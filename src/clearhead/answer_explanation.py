@@ -57,7 +57,8 @@ class AnswerExplanation(Explanation):
     `text` is the pair of prompt and answer; the first `prompt_length` of the `tokens` are the prompt's. `steps` are all
     tokens of the answer, `explained` the indices of those that are explained. `matrix` has a row of relevance for each
     step, zero where a token comes after it; None unless it was asked for. `source_spans` are the documents or other
-    sources of the prompt, by default its sentences. `picture_spans` are the pictures among its words.
+    sources of the prompt, by default its sentences. `picture_spans` are the pictures among its words. With `has_encoder`
+    an encoder read the prompt, whose first token is a word like any other.
     """
 
     answer: str = ""
@@ -67,6 +68,7 @@ class AnswerExplanation(Explanation):
     matrix: Array | None = None
     source_spans: tuple[SourceSpan, ...] = ()
     picture_spans: tuple[PictureSpan, ...] = ()
+    has_encoder: bool = False
 
     @property
     def pictures(self) -> tuple[Explanation, ...]:
@@ -178,9 +180,13 @@ class AnswerExplanation(Explanation):
         return replace(tokens_only, relevance=relevance, explained=steps, label=label, probability=probability)
 
 
+WHOLE_ANSWER = ("score", "completeness_gap", "completeness_error", "conservation_gap", "agreement", "rounding_error")
+"""Diagnostics that are about all explained steps together."""
+
+
 def _keep_unit(diagnostics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return diagnostics whose effect has its unit only, without the scores of the whole answer."""
-    kept = dict(diagnostics)
+    """Return diagnostics whose effect has its unit only, without the scores and errors of the whole answer."""
+    kept = {name: value for name, value in diagnostics.items() if name not in WHOLE_ANSWER}
     effect = kept.get("effect")
     if isinstance(effect, Mapping):
         kept["effect"] = {**effect, "base": None, "prediction": None}

@@ -207,6 +207,16 @@ def test_several_pictures_chats_and_plain_prompts():
     np.testing.assert_allclose(batch[1].relevance, alone.relevance, atol=1e-9)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_step_of_an_answer_sees_the_next(family):
+    model = load_family(family)
+    # PaliGemma reads a prompt in both directions, with pictures or without.
+    for prompt in (make_prompt(model), "the capital of france is paris. the capital of"):
+        words = clearhead.explain(model, prompt, "gradient", answer=[7, 8, 9], check=False)
+        word = clearhead.explain(model, prompt, "gradient", answer=[7], check=False)
+        assert words.steps[0].probability == pytest.approx(word.steps[0].probability, rel=1e-6)
+
+
 def test_a_picture_that_is_hidden_is_out_of_attention():
     model = load_family("llava")
     prompt = make_prompt(model)

@@ -74,6 +74,13 @@ def test_a_sink_is_ranked_apart_and_leaves_the_colours_to_the_others():
     assert answers.format_sink(weak) == ""
 
 
+def test_the_first_token_of_an_encoder_is_a_word_like_any_other():
+    explanation = replace(explained_answer(), has_encoder=True)
+    assert answers.strongest_words(explanation, 1)[0].text == "The"
+    assert answers.format_sink(explanation) == ""
+    assert "first token" not in answers.format_shares(explanation)
+
+
 def test_the_grid_has_the_sums_of_the_matrix():
     explanation = explained_answer()
     grid = answer_grid.make_grid(explanation)

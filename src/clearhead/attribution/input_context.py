@@ -209,6 +209,7 @@ def _describe_answer(trace: Trace, row: int) -> AnswerContext:
     steps = describe_steps(trace.model, item.answer, target, trace.forward.host_output[row])
     fields = {"steps": steps, "explained": target.steps, "source_spans": item.sources, "picture_spans": item.pictures}
     described = {"answer": item.answer.text, "prompt_length": item.answer.start, **fields}
+    described["has_encoder"] = trace.model.is_encoder_decoder
     return AnswerContext(label_answer(trace.model, item.answer, target), described)
 
 

@@ -10,7 +10,7 @@ from clearhead.errors import BadInput
 from clearhead.model.batches import Answer, Encoded, Item
 from clearhead.model.chats import Chat, find_contents, is_chat, mark_template, render_chat
 from clearhead.model.model import Model
-from clearhead.model.picture_inputs import continue_picture_prompt, encode_picture_prompt
+from clearhead.model.picture_inputs import continue_picture_prompt, encode_picture_prompt, needs_token_types
 from clearhead.model.picture_prompts import PicturePrompt, has_pictures
 from clearhead.model.sequence_inputs import (
     add_target,
@@ -39,7 +39,7 @@ def encode_prompt(model: Model, prompt: PicturePrompt, *, embed: bool = False) -
     `embed` prepares a prompt without pictures as those with pictures are, so that they can share a batch.
     """
     _require_tokenizer(model)
-    if embed or has_pictures(prompt):
+    if embed or has_pictures(prompt) or needs_token_types(model):
         return encode_picture_prompt(model, prompt)
     if is_chat(prompt):
         return _encode_chat(model, prompt)  # type: ignore[arg-type]

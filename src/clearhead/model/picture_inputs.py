@@ -48,12 +48,19 @@ def encode_picture_prompt(model: Model, prompt: PicturePrompt) -> Encoded:
     return _encode_images(model, images, words)
 
 
+def needs_token_types(model: Model) -> bool:
+    """Return whether a model is told by token types where its answer begins: before it, it reads in both directions."""
+    return model.reads_pictures and model.network.language_model.config.model_type in NEW_TOKEN_TYPES
+
+
 def _encode_words(model: Model, words: str | Chat) -> Encoded:
-    """Tokenise a prompt without pictures, which shares a batch with others."""
+    """Tokenise a prompt without pictures as others are."""
     text = words if isinstance(words, str) else render_chat(model.processor, model.name, words)
     encoded = encode_text(model, text, "error", add_special_tokens=isinstance(words, str))
     ids = torch.tensor([encoded.values["input_ids"]], device=model.device)
     processed = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if needs_token_types(model):
+        processed["token_type_ids"] = torch.zeros_like(ids)
     return replace(encoded, processed=processed, item=_mark_contents(encoded.item, words))
 
 

@@ -139,10 +139,22 @@ def _group_text(model: Model, single: Inputs) -> Features:
 
 
 def _group_prompt(model: Model, single: Inputs, unit: str) -> Features:
-    """Return the units of a text; those of an answer are what is explained, and stay."""
+    """Return the units of a text; those of an answer are what is explained, and stay.
+
+    So does the first token of a decoder's prompt, where attention goes that has nothing to look for: views and metrics
+    rank it apart too.
+    """
     (features,) = group_features(model, single, unit)
     answer = single.items[0].answer
     if answer is None:
         return features
     position_T = torch.arange(len(features.labels), device="cpu")
-    return restrict_features(features, position_T < answer.start)
+    may_hide_T = position_T < answer.start
+    if not model.is_encoder_decoder:
+        may_hide_T &= position_T > _find_first(single)
+    return restrict_features(features, may_hide_T)
+
+
+def _find_first(single: Inputs) -> int:
+    """Return the position of the first token that is not padding."""
+    return int(text_mask(single)[0].int().argmax())

@@ -245,7 +245,7 @@ def _make_share(explanation: AnswerExplanation, group: str, mask: Array) -> Shar
 
 def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
     position = np.arange(len(explanation.tokens))
-    is_first = position == 0
+    is_first = (position == 0) & (not explanation.has_encoder)
     is_word = ~explanation.special & ~is_first
     in_prompt = position < explanation.prompt_length
     in_picture = explanation.is_picture_token & ~is_first

@@ -12,7 +12,12 @@ Segments = Sequence[Sequence[TextSpan]]
 
 
 def has_sink(explanation: AnswerExplanation) -> bool:
-    """Return whether the very first token has more relevance than any other, as an attention sink has."""
+    """Return whether the very first token has more relevance than any other, as an attention sink has.
+
+    The tokens of an encoder see each other in both directions, and have no such place.
+    """
+    if explanation.has_encoder:
+        return False
     sizes = np.abs(explanation.relevance)
     return bool(sizes[0] > sizes[1:].max(initial=0.0))
 
