@@ -164,6 +164,10 @@ def test_balanced_cat_reads_the_words_of_a_decoder_at_the_embeddings(family, met
     for explanation, expected in zip(sums, at_embeddings, strict=True):
         blocks = len(explanation.layers)
         assert explanation.relevance == pytest.approx(blocks * expected.relevance, rel=1e-9, abs=1e-12)
+        # The blocks keep their own relevance, which adds up to the score as far as the gap says.
+        assert explanation.layers == pytest.approx(expected.layers, rel=1e-9, abs=1e-12)
+        gaps = np.abs(explanation.layers.sum(1) - explanation.diagnostics["score"])
+        assert explanation.diagnostics["completeness_gap"] == pytest.approx(gaps.max())
 
 
 @pytest.mark.parametrize("backward", BACKWARDS)

@@ -1,5 +1,7 @@
 """Blocks × tokens heat maps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.explanations import explained, review
@@ -9,12 +11,22 @@ from clearhead.views import blocks
 
 
 def test_heat_maps_have_a_row_per_block_then_rollout_and_sum():
-    explanation = review(layers=np.random.default_rng(0).normal(size=(3, 14)))
+    layers = np.random.default_rng(0).normal(size=(3, 14))
+    explanation = replace(review(layers=layers), relevance=layers.sum(0))
     assert len(explanation.tokens) == 14
     table = blocks.heat_map(explanation, review(method="rollout"))
-    names = [row.partition("<")[0] for row in table.split('<th scope="row">')[1:]]
-    assert names == ["block 2", "block 1", "block 0", "Rollout", "Sum"]
+    assert list_rows(table) == ["block 2", "block 1", "block 0", "Rollout", "Sum"]
     assert table.count("<td") == 5 * 14
+
+
+def list_rows(table):
+    return [row.partition("<")[0] for row in table.split('<th scope="row">')[1:]]
+
+
+def test_what_is_not_the_sum_over_blocks_is_not_called_so():
+    layers = np.random.default_rng(0).normal(size=(3, 14))
+    explanation = replace(review(layers=layers), relevance=layers[0])
+    assert list_rows(blocks.heat_map(explanation))[-1] == "Embeddings"
 
 
 def test_heat_maps_of_long_texts_keep_the_strongest_tokens():

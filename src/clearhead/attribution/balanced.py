@@ -69,10 +69,11 @@ def balanced_cat(trace: Trace, *, backward: str = BALANCED, heads: bool = False)
     check_backward(backward, (ATTN_LRP, BALANCED))
     coefficients = trace.hidden_coefficients(backward)
     layers = _list_block_relevances(trace, coefficients)
-    layers_BLT = _stack_patches(trace, correct_read_words(trace, layers, coefficients))
+    # `layers` stay what they are at the blocks: there each adds up to the score.
+    corrected_BLT = _stack_patches(trace, correct_read_words(trace, layers, coefficients))
     return Attribution(
-        layers_BLT.sum(1),
-        layers_BLT,
+        corrected_BLT.sum(1),
+        _stack_patches(trace, layers),
         diagnostics=report_completeness(trace, _sum_tokens(layers)),
         heads_BLH=relevance_of_heads(trace, backward, heads),
     )

@@ -17,9 +17,9 @@ Row = tuple[str, Array]
 
 
 def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> str:
-    """Render a table of the blocks' scores, last block on top, then Rollout, if given, and Sum.
+    """Render a table of the blocks' scores, last block on top, then Rollout, if given, and the explanation itself.
 
-    Every row is scaled by its largest score outside special tokens. Long texts show their most relevant tokens.
+    That is the sum over blocks, or what a method reads at the embeddings. Every row is scaled by its largest score outside special tokens. Long texts show their most relevant tokens.
     """
     layers = _require_layers(explanation)
     _check_rollout(explanation, rollout)
@@ -74,7 +74,14 @@ def _block_rows(layers: Array) -> list[Row]:
 def _sum_rows(explanation: Explanation, rollout: Explanation | None) -> Iterator[Row]:
     if rollout is not None:
         yield "Rollout", rollout.relevance
-    yield "Sum", explanation.relevance
+    yield _name_total(explanation), explanation.relevance
+
+
+def _name_total(explanation: Explanation) -> str:
+    """Return "Sum" if the explanation is the sum over blocks; some methods read it at the embeddings."""
+    total = _require_layers(explanation).sum(0)
+    scale = float(np.abs(total).max(initial=0.0))
+    return "Sum" if np.allclose(total, explanation.relevance, rtol=0, atol=1e-4 * scale) else "Embeddings"
 
 
 def _render_row(row: Row, explanation: Explanation, columns: Sequence[int]) -> str:
