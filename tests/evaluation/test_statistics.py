@@ -48,6 +48,14 @@ def test_the_interval_of_a_share_is_exact(successes, trials):
     assert (interval.low, interval.high) == pytest.approx((exact.low, exact.high), abs=1e-9)
 
 
+def test_the_interval_of_values_between_0_and_1_stays_there():
+    sample = [1.0, 1.0, 1.0, 0.2, 1.0]
+    interval = statistics.intervals(parse_metric("recovery"), scored(sample, "recovery"))["recovery"]
+    assert statistics.intervals(parse_metric("aopc"), scored(sample))["aopc"].high > 1
+    assert interval.high == 1
+    assert 0 <= interval.low < 0.84
+
+
 def test_one_example_has_no_interval():
     interval = statistics.intervals(parse_metric("aopc"), scored([0.3]))["aopc"]
     assert interval.value == pytest.approx(0.3) and np.isnan([interval.low, interval.high]).all()

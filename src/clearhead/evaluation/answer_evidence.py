@@ -48,7 +48,13 @@ class _Ranking:
         return float(positive[self.is_evidence].sum()) / total
 
 
-@metric(paper="Yin & Neubig 2022", better="higher", values=("evidence-mrr", "evidence-mass"), targets=("contrast",))
+@metric(
+    paper="Yin & Neubig 2022",
+    better="higher",
+    values=("evidence-mrr", "evidence-mass"),
+    targets=("contrast",),
+    is_share=True,
+)
 def evidence_rank(
     model: Model, cases: list[ExplainedExample], *, target: str = "contrast", first: bool = False
 ) -> list[Record]:
@@ -76,7 +82,7 @@ def _measure_rank(ranking: _Ranking) -> Record:
     return {"evidence-mrr": ranking.reciprocal_rank, "evidence-mass": ranking.mass}
 
 
-@metric(paper="Vafa et al. 2021 (annotated LAMBADA)", better="higher", targets=("answer",))
+@metric(paper="Vafa et al. 2021 (annotated LAMBADA)", better="higher", targets=("answer",), is_share=True)
 def recovery(
     model: Model, cases: list[ExplainedExample], *, target: str = "answer", percent: float = 10, first: bool = False
 ) -> list[Record]:
@@ -106,7 +112,7 @@ def _is_top(relevance: Array, share: float) -> Array:
     return rank_features(relevance) < count
 
 
-@metric(paper="AttnLRP (Achtibat et al. 2024)", better="neither", targets=("answer",))
+@metric(paper="AttnLRP (Achtibat et al. 2024)", better="neither", targets=("answer",), is_share=True)
 def first_token_share(model: Model, cases: list[ExplainedExample], *, target: str = "answer") -> list[Record]:
     """Share of absolute relevance on the very first token, where decoders put attention that they do not need.
 

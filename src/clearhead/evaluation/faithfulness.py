@@ -289,7 +289,7 @@ def _area_records(name: str, correct_NK: Array, shares: Sequence[float], scale: 
     return [{name: scale * trapezoid(correct_K, shares), "correct": correct_K.tolist()} for correct_K in correct_NK]
 
 
-@metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve, aliases=ALIASES)
+@metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve, aliases=ALIASES, is_share=True)
 def hiding(
     model: Model,
     cases: list[ExplainedExample],
@@ -309,7 +309,7 @@ def hiding(
     return _area_records("hiding", correct_NK, shares)
 
 
-@metric(paper="Decoded layer saliency, Sec. 3.1", better="higher", curve=_step_curve, aliases=ALIASES)
+@metric(paper="Decoded layer saliency, Sec. 3.1", better="higher", curve=_step_curve, aliases=ALIASES, is_share=True)
 def revealing(
     model: Model,
     cases: list[ExplainedExample],

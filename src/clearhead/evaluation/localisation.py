@@ -305,7 +305,13 @@ def _quarter(index: int) -> tuple[float, float, float, float]:
     return column_number / 2, row / 2, (column_number + 1) / 2, (row + 1) / 2
 
 
-@metric(paper="class mosaics (Arias-Duart et al. 2022)", better="higher", targets=("label",), prepare=_make_mosaics)
+@metric(
+    paper="class mosaics (Arias-Duart et al. 2022)",
+    better="higher",
+    targets=("label",),
+    prepare=_make_mosaics,
+    is_share=True,
+)
 def mosaic(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> list[Record]:
     """Share of the positive relevance that lies in the explained class's part of a mosaic of classes.
 

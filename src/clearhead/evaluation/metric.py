@@ -56,6 +56,7 @@ class Metric:
     `values` name its results; they are means of the records' entries of that name unless `summary_of` computes them.
     `targets` are the explanations an example needs, `prepare` makes the examples to be explained out of a task's,
     `words_of` reads the words of each class from the records, `aliases` map former option names to current ones.
+    The values of a metric that `is_share` lie between 0 and 1, and so do their intervals.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Metric:
     words_of: Callable[[Sequence[Record]], WordLists] | None = None
     prepare: Callable[..., list[Example]] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    is_share: bool = False
 
     @property
     def summary(self) -> str:
@@ -106,7 +108,7 @@ def metrics() -> Registry[Metric]:
     return METRICS
 
 
-def metric(
+def metric(  # noqa: PLR0913 - the signature shows every field of a metric
     *,
     paper: str,
     better: str,
@@ -117,6 +119,7 @@ def metric(
     words: Callable[[Sequence[Record]], WordLists] | None = None,
     prepare: Callable[..., list[Example]] | None = None,
     aliases: Mapping[str, str] | None = None,
+    is_share: bool = False,
 ) -> Callable[[Measure], Measure]:
     """Register a function (model, cases, *, options) → records under the kebab-case of its name.
 
@@ -139,6 +142,7 @@ def metric(
             words_of=words,
             prepare=prepare,
             aliases=dict(aliases or {}),
+            is_share=is_share,
         )
         METRICS.add(name, registered, measure.__module__)
         return measure

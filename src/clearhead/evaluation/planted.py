@@ -23,7 +23,9 @@ FIRST = "planted-first"
 RECIPROCAL_RANK = "planted-reciprocal-rank"
 
 
-@metric(paper="Bastings et al. 2022; Wallace et al. 2019", better="higher", values=(FIRST, RECIPROCAL_RANK))
+@metric(
+    paper="Bastings et al. 2022; Wallace et al. 2019", better="higher", values=(FIRST, RECIPROCAL_RANK), is_share=True
+)
 def planted(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> list[Record]:
     """Share of inputs in which the most relevant token or patch is one that was planted, and decides.
 

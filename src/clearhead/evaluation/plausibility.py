@@ -36,7 +36,7 @@ def _f1_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
     return list(map(float, TOP_KS)), mean_curve(records, weights_RN, "f1")
 
 
-@metric(paper="TransAtt, Sec. 4; ERASER", better="higher", targets=("label",), curve=_f1_curve)
+@metric(paper="TransAtt, Sec. 4; ERASER", better="higher", targets=("label",), curve=_f1_curve, is_share=True)
 def token_f1(
     model: Model, cases: list[ExplainedExample], *, target: str = "label", beyond: bool = True
 ) -> list[Record]:

@@ -70,7 +70,16 @@ def _make_interval(spec: MetricSpec, records: Sequence[Record], name: str, value
 
 def _mean_bounds(spec: MetricSpec, repeats: Repeats, level: float) -> dict[str, Bounds]:
     group_N = group_numbers(repeats[0])
-    return {name: _bound_mean(mean_column(repeats, name), group_N, level) for name in spec.metric.values}
+    bounds = {name: _bound_mean(mean_column(repeats, name), group_N, level) for name in spec.metric.values}
+    return {name: _clip_share(spec, own) for name, own in bounds.items()}
+
+
+def _clip_share(spec: MetricSpec, bounds: Bounds) -> Bounds:
+    """Return bounds between 0 and 1 for metrics whose values lie there."""
+    if not spec.metric.is_share:
+        return bounds
+    low, high = np.clip(bounds, 0.0, 1.0)
+    return float(low), float(high)
 
 
 def _bound_mean(value_N: Array, group_N: Array, level: float) -> Bounds:
@@ -137,7 +146,7 @@ def _bound_points(spec: MetricSpec, repeats: Repeats, level: float) -> list[Boun
     height_NK = _record_curves(spec, repeats)
     # Drops of the probability are no shares, although all are 0 where nothing is hidden yet.
     bound = _bound_mean if _are_binary(finite_values(height_NK)) else _bound_moments
-    return [bound(height_N, group_N, level) for height_N in height_NK.T]
+    return [_clip_share(spec, bound(height_N, group_N, level)) for height_N in height_NK.T]
 
 
 def _record_curves(spec: MetricSpec, repeats: Repeats) -> Array:

@@ -19,7 +19,8 @@ Row = tuple[str, Array]
 def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> str:
     """Render a table of the blocks' scores, last block on top, then Rollout, if given, and the explanation itself.
 
-    That is the sum over blocks, or what a method reads at the embeddings. Every row is scaled by its largest score outside special tokens. Long texts show their most relevant tokens.
+    That is the sum over blocks, or what a method reads at the embeddings. Every row is scaled by its largest score
+    outside special tokens. Long texts show their most relevant tokens.
     """
     layers = _require_layers(explanation)
     _check_rollout(explanation, rollout)
