@@ -6,7 +6,7 @@ from helpers.planted_keywords import train
 
 import clearhead
 from clearhead.attribution.choices import find_choice
-from clearhead.errors import BadFile
+from clearhead.errors import BadFile, BadOption
 
 METHODS = ["gradient-x-input", "att-cat", "raw-attention"]
 
@@ -35,9 +35,16 @@ def test_the_choice_beats_chance_and_becomes_the_default(planted):
 
 
 def test_nothing_is_kept_on_request(planted):
-    result = clearhead.choose(planted.model, planted.inputs, METHODS, limit=20, save=False)
+    result = clearhead.choose(planted.model, planted.inputs, METHODS, limit=24, save=False)
     assert result.path is None
     assert clearhead.choices() == {}
+
+
+def test_too_few_inputs_to_show_anything_are_refused_before_the_work(planted):
+    with pytest.raises(BadOption, match="21 inputs cannot show that one of 3 methods is better than chance.* least 22"):
+        clearhead.choose(planted.model, planted.inputs, METHODS, limit=21)
+    with pytest.raises(BadOption, match="at least 37"):
+        clearhead.choose(planted.model, planted.inputs, limit=24)
 
 
 def test_where_nothing_beats_chance_nothing_is_chosen(planted):
@@ -48,15 +55,15 @@ def test_where_nothing_beats_chance_nothing_is_chosen(planted):
 
 def test_inputs_come_from_a_file_as_well(planted, tmp_path):
     file = tmp_path / "texts.txt"
-    file.write_text("\n".join(planted.inputs[:20]))
-    assert clearhead.choose(planted.model, file, METHODS, save=False).summary["examples"] == 20
+    file.write_text("\n".join(planted.inputs[:24]))
+    assert clearhead.choose(planted.model, file, METHODS, save=False).summary["examples"] == 24
     with pytest.raises(BadFile, match="There is no file"):
         clearhead.choose(planted.model, tmp_path / "none.txt", METHODS)
 
 
 def test_a_method_is_chosen_for_the_answers_of_a_language_model():
     model = clearhead.load(make_decoder("llama"), make_tokenizer())
-    prompts = ["the river is grey. the capital is", "the capital of france is"] * 3
+    prompts = ["the river is grey. the capital is", "the capital of france is"] * 10
     result = clearhead.choose(model, prompts, ["attn-lrp", "gradient-x-input"], save=False)
     assert set(result.table.metrics) == {"log-prob-drop", "log-prob-revealing:steps=5"}
-    assert result.summary["measured"] == 6
+    assert result.summary["measured"] == 20

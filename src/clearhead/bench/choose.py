@@ -1,5 +1,6 @@
 """choose(): a short bench over quick methods, whose answer becomes the default method of the model."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from clearhead.bench.verdict import choose_method, verdict
 from clearhead.bench.worker import time_alone
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
+from clearhead.errors import BadOption
+from clearhead.evaluation.corrected_t import fewest_groups
 from clearhead.evaluation.evaluate import Table, evaluate
 from clearhead.model.checksum import count_weights, weights_checksum
 from clearhead.model.inputs import as_input_list
@@ -82,12 +85,23 @@ def choose(
     require_integer("seed", seed, 0, is_flag=True)
     task = sample_task(inputs, limit or _default_limit(model), reading)
     run = _Run(model, task, (*(methods or CANDIDATES), CONTROL), seed)
+    _require_inputs(len(task), len(run.methods))
     if announce is not None:
         announce(run.describe_cost())
     result = run.choose()
     if result.method is None or not save:
         return result
     return replace(result, path=save_choice(_make_choice(model, task, result)))
+
+
+def _require_inputs(count: int, methods: int) -> None:
+    """Raise BadOption if no difference could be shown, before anything is measured."""
+    fewest = fewest_groups(math.comb(methods, 2))
+    if count < fewest:
+        raise BadOption(
+            f"{count} inputs cannot show that one of {methods - 1} methods is better than chance: give at least "
+            f"{fewest}, or name fewer methods."
+        )
 
 
 def _default_limit(model: Model) -> int:

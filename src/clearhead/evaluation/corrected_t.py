@@ -28,6 +28,12 @@ ROUNDING = 1e-12
 UNKNOWN_BOUNDS = (float("nan"), float("nan"))
 
 
+def fewest_groups(comparisons: int, level: float = 0.05) -> int:
+    """Return the fewest groups with which one of so many comparisons can be significant after correction."""
+    rarest = math.log(level / max(1, comparisons)) / math.log(1 - RARE_OUTCOME)
+    return max(MIN_GROUPS, math.ceil(rarest))
+
+
 @dataclass(frozen=True)
 class Moments:
     """A mean, its standard error, the skewness of the values and its error, and the number of independent groups."""
