@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from helpers.precision import require_half_precision
-from helpers.tiny_models import bert
+from helpers.tiny_models import bert, network
+from helpers.tiny_tokenizers import word_piece_tokenizer
 from scipy.stats import spearmanr
 
 import clearhead
@@ -19,6 +20,7 @@ from clearhead.model.placement import with_perturbed_weights, with_precision
 from clearhead.trust import rounding
 from clearhead.trust.error_bars import explain_with_error_bars
 from clearhead.trust.relevances import list_relevances, relative_difference
+from clearhead.views.trust import format_error
 
 STABLE = ["rollout", "gae", "att-cat", "cat", "gradient", "gradient-x-input", "attn-lrp", "cp-lrp", "balanced-cat"]
 SPOILT_BY_FLOAT32 = [
@@ -138,6 +140,22 @@ def test_a_second_evaluation_covers():
     model = clearhead.load()
     pairs = list(compare_with_float64(model, TEXTS[model.name], LOSSY, precision="float32"))
     assert np.mean([is_covered(*pair) for pair in pairs]) >= 0.95
+
+
+def test_networks_that_normalise_in_float32_are_no_more_exact_in_float64():
+    llama = clearhead.load(network("llama"), word_piece_tokenizer())
+    exact = clearhead.explain(llama, "a warm film", "attn-lrp", precision="float64")
+    assert exact.diagnostics["rounding_error"] == rounding.STABLE_BOUNDS["float32"]
+    lossy = clearhead.explain(llama, "a warm film", "lrp")
+    assert lossy.diagnostics["rounding_error"] >= rounding.STABLE_BOUNDS["float32"]
+
+
+def test_without_error_bars_methods_that_lose_digits_say_so():
+    unchecked = clearhead.explain(clearhead.load(), "a warm film", "lrp", check=False)
+    assert "rounding_error" not in unchecked.diagnostics
+    assert "may lose digits in float32" in format_error(unchecked)
+    assert "lose digits" not in format_error(clearhead.explain(clearhead.load(), "a warm film", "lrp"))
+    assert "lose digits" not in format_error(clearhead.explain(clearhead.load(), "a warm film", "cat", check=False))
 
 
 def test_the_check_switches_error_bars():

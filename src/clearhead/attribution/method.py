@@ -208,11 +208,15 @@ class MethodSpec:
     note: str = ""
 
     @property
-    def diagnostics(self) -> dict[str, str]:
-        """What explanations by this method say about its choice."""
-        if not self.note:
-            return {}
-        return {"chosen": self.note}
+    def diagnostics(self) -> dict[str, Any]:
+        """What explanations by this method say about its choice, and about digits that it loses."""
+        notes: dict[str, Any] = {}
+        if self.note:
+            notes["chosen"] = self.note
+        # The method "auto" tells of the one that it chooses.
+        if self.method.loses_digits and self.rounding is None:
+            notes["loses_digits"] = True
+        return notes
 
     @property
     def all_options(self) -> dict[str, Any]:

@@ -72,9 +72,15 @@ class RoundingPlan:
     def _find_stable_bound(self, explanation: Explanation) -> float | None:
         """Return the bound of methods that do not lose digits, None for types that were not measured."""
         precision = explanation.diagnostics["precision"]
+        if precision == FLOAT64 and self._has_float32_norms:
+            precision = "float32"
         if precision == "float32":
             precision = self._product_type or precision
         return STABLE_BOUNDS.get(precision)
+
+    @cached_property
+    def _has_float32_norms(self) -> bool:
+        return has_float32_norms(self.model)
 
     @cached_property
     def _product_type(self) -> str | None:
@@ -92,14 +98,15 @@ def plan_rounding(model: Model, specs: Sequence[MethodSpec], *, allow_float64: b
     # To look for memory takes longer than to find that no method needs it.
     if not lossy:
         return RoundingPlan(model, list(specs), [])
-    if allow_float64 and affords_float64(model):
+    # A network that rounds to float32 on the way gains nothing in float64.
+    if allow_float64 and not has_float32_norms(model) and affords_float64(model):
         return RoundingPlan(model, _replace_specs(specs, lossy), [])
     return RoundingPlan(model, [*specs, *_perturb_specs(specs, lossy)], lossy)
 
 
 def _find_lossy(model: Model, specs: Sequence[MethodSpec]) -> list[int]:
     """Return the indices of the methods that lose digits in the precision of a model."""
-    if model.dtype is torch.float64:
+    if model.dtype is torch.float64 and not has_float32_norms(model):
         return []
     return _list_lossy(specs)
 
@@ -119,6 +126,16 @@ def _replace_specs(specs: Sequence[MethodSpec], lossy: Sequence[int]) -> list[Me
 def _perturb_specs(specs: Sequence[MethodSpec], lossy: Sequence[int]) -> list[MethodSpec]:
     """Return some methods, to be computed on perturbed weights."""
     return [replace(specs[index], rounding=PERTURBED) for index in lossy]
+
+
+def has_float32_norms(model: Model) -> bool:
+    """Return whether a network normalises in float32 whatever its type, as the RMSNorm modules of Transformers do."""
+    return any(map(_is_float32_norm, model.network.modules()))
+
+
+def _is_float32_norm(module: torch.nn.Module) -> bool:
+    # That of torch computes in the type of its input.
+    return type(module).__name__.endswith("RMSNorm") and not isinstance(module, torch.nn.RMSNorm)
 
 
 def affords_float64(model: Model) -> bool:

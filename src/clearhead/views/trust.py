@@ -145,6 +145,8 @@ def _list_errors(explanation: Explanation) -> Iterator[str]:
         yield _format_relative_error(explanation, errors)
     if diagnostics.get("needs_float64"):
         yield "explain in float64 for reliable digits"
+    if _may_lose_digits(diagnostics):
+        yield f"Error bar unknown: this method may lose digits in {diagnostics['precision']}"
     gap = diagnostics.get("completeness_gap")
     # Only effects have to sum to a change of the score; of other methods biases take a part.
     if gap is not None and read_effect(explanation) is not None:
@@ -154,6 +156,12 @@ def _list_errors(explanation: Explanation) -> Iterator[str]:
         yield f"agreement with other methods {agreement:.2f}"
     for model, correlation in diagnostics.get("model_agreement", {}).items():
         yield f"rank correlation with {escape_hidden(model)} {correlation:.2f}".replace(" -", " −")
+
+
+def _may_lose_digits(diagnostics: Mapping[str, Any]) -> bool:
+    """Return whether a method that amplifies rounding has no error bar, as in batches that are not checked."""
+    is_estimated = "rounding_error" in diagnostics or diagnostics.get("precision") == "float64"
+    return bool(diagnostics.get("loses_digits")) and not is_estimated
 
 
 def _read_errors(diagnostics: Mapping[str, Any]) -> dict[str, float]:
