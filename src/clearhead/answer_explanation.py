@@ -150,11 +150,11 @@ class AnswerExplanation(Explanation):
         total = float(np.abs(self.relevance).sum())
         return float(abs(self.relevance[0])) / total if total else 0.0
 
-    def prompt_words(self, reduction: str = "sum") -> list[Word]:
+    def prompt_words(self, reduction: str | None = None) -> list[Word]:
         """Return the words of the prompt with their relevance."""
         return [word for word in self.words(reduction) if word.segment == 0]
 
-    def answer_words(self, reduction: str = "sum") -> list[Word]:
+    def answer_words(self, reduction: str | None = None) -> list[Word]:
         """Return the words of the answer with their relevance for what follows them."""
         return [word for word in self.words(reduction) if word.segment == 1]
 

@@ -102,7 +102,7 @@ class Explanation:
         return notebook.fragment(self)
 
     def top(self, k: int = 10, unit: str | None = None) -> list[tuple[str, float]]:
-        """Return the k words with the highest relevance, the sum of their sub-words'; ties by position.
+        """Return the k words with the highest relevance (see `words`); ties by position.
 
         `unit="token"` returns tokens, as do explanations of images and of tensors, which have no words. Special tokens
         are left out.
@@ -129,12 +129,18 @@ class Explanation:
         order = np.argsort(-self.relevance, kind="stable")
         return order[~self.special[order]]
 
-    def words(self, reduction: str = "sum") -> list[Word]:
+    @property
+    def word_reduction(self) -> str:
+        """How sub-words become a word: by the "sum" of their relevance, or the "strongest" of what does not add up."""
+        is_single = self.diagnostics.get("unit") == "sub-word" and not self.diagnostics.get("adds_up", True)
+        return "strongest" if is_single else "sum"
+
+    def words(self, reduction: str | None = None) -> list[Word]:
         """Return the words between blanks, with the relevance of their sub-words reduced to one number.
 
-        `reduction` is sum, mean, max, strongest or first.
+        `reduction` is sum, mean, max, strongest or first; by default `word_reduction`.
         """
-        reduce = _find_reduction(reduction)
+        reduce = _find_reduction(reduction or self.word_reduction)
         self._require_text()
         if isinstance(self.offsets, PlacedOffsets):
             spans = self.offsets.words.list_spans(self.text, self.special)

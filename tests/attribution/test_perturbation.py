@@ -21,6 +21,7 @@ from clearhead.errors import BadOption
 from clearhead.model.inputs import as_inputs
 from clearhead.perturbation.features import group_features
 from clearhead.perturbation.run import perturbed_scores
+from clearhead.views.text_spans import scored_spans
 
 HIDING = ["occlusion", "lime", "shapley-sampling"]
 
@@ -63,6 +64,21 @@ def test_the_gradient_of_a_linear_model_is_the_same_everywhere() -> None:
     smooth = clearhead.explain(linear_text(), "a fine film", "smooth-gradient", target=0)
     plain = clearhead.explain(linear_text(), "a fine film", "gradient", target=0)
     np.testing.assert_allclose(smooth.relevance, plain.relevance, atol=1e-12)
+
+
+def test_drops_of_sub_words_are_not_added_up() -> None:
+    text = "broomfield turns his distinctive ` blundering ' style into something"
+    single = clearhead.explain(clearhead.load(), text, "occlusion", check=False)
+    pieces = [float(value) for token, value in zip(single.tokens, single.relevance, strict=True) if "nder" in token]
+    (word,) = [word for word in single.words() if word.text == "blundering"]
+    assert len(pieces) == 1 and abs(word.relevance) >= abs(pieces[0])
+    assert word.relevance in [float(value) for value in single.relevance]
+    assert {span.text: span.relevance for span in scored_spans(single)}["blundering"] == word.relevance
+    whole = clearhead.explain(clearhead.load(), text, "occlusion:unit=word", check=False)
+    (removed,) = [word for word in whole.words() if word.text == "blundering"]
+    hidden = text.replace("blundering", "[MASK]" * 3)
+    without = clearhead.explain(clearhead.load(), hidden, "gradient", whole.label, check=False).probability
+    assert removed.relevance == pytest.approx(whole.probability - without, abs=1e-5)
 
 
 def test_windows_of_occlusion_are_averaged() -> None:

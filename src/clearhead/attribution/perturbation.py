@@ -55,7 +55,8 @@ def occlusion(
     values = []
     for row in rows:
         values.append(_mean_drop(row.score_N, removals[row.index]))
-    return perturbation.attribute(values, perturbation.describe(rows))
+    # Without one sub-word of a word the others still speak: their drops do not add up to that of the word.
+    return perturbation.attribute(values, perturbation.describe(rows, adds_up=False))
 
 
 def _make_windows(trace: Trace, features: Features, window: int) -> Tensor:

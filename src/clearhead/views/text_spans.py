@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from clearhead.arrays import Array
 from clearhead.errors import BadInput
-from clearhead.explanation import Explanation
+from clearhead.explanation import REDUCTIONS, Explanation
 from clearhead.model.coverage import READ_SHARE, UNKNOWN_TOKEN
 
 LEVELS = ("word", "token")
@@ -291,22 +291,19 @@ def _extend(group: _TokenGroup, index: int, token: _Range) -> _TokenGroup:
 
 
 def _score_groups(explanation: Explanation, groups: Sequence[_TokenGroup]) -> list[TextSpan]:
-    """Return a span per group with the sum of its tokens' relevance and its rank."""
-    sums = [_sum_relevance(explanation, group) for group in groups]
-    ranks = _rank(sums)
+    """Return a span per group with the relevance of its tokens, mostly their sum, and its rank."""
+    reduce = REDUCTIONS[explanation.word_reduction]
+    relevances = [reduce(explanation.relevance[group.tokens]) for group in groups]
+    ranks = _rank(relevances)
     texts = [_read_range(explanation, group.range) for group in groups]
     names = [_token_names(explanation, group) for group in groups]
     are_read = [_is_read(explanation, group) for group in names]
-    return list(map(TextSpan, texts, sums, names, ranks, are_read))
+    return list(map(TextSpan, texts, relevances, names, ranks, are_read))
 
 
 def _is_read(explanation: Explanation, tokens: Sequence[str]) -> bool:
     unknown = explanation.diagnostics.get(UNKNOWN_TOKEN)
     return unknown is None or set(tokens) != {unknown}
-
-
-def _sum_relevance(explanation: Explanation, group: _TokenGroup) -> float:
-    return float(explanation.relevance[group.tokens].sum())
 
 
 def _token_names(explanation: Explanation, group: _TokenGroup) -> tuple[str, ...]:
