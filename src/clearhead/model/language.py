@@ -118,7 +118,7 @@ class AnswerNetwork(nn.Module):
         """
         tensors = {"input_ids": new_ids, "attention_mask": _mask_left(starts, cache.get_seq_length(), new_ids)}
         if self.takes("position_ids"):
-            tensors["position_ids"] = starts[:, None] + torch.arange(new_ids.shape[1])
+            tensors["position_ids"] = _number_tokens(starts, new_ids.shape[1])
         positions = answer_positions - starts[:, None]
         first = int(positions.min())
         logits = self._run(new_ids.shape[1] - first, **tensors, past_key_values=cache)
@@ -219,6 +219,10 @@ def keep_positions(network: Any) -> Iterator[None]:
     finally:
         if hasattr(inner, "rope_deltas"):
             inner.rope_deltas = kept
+
+
+def _number_tokens(starts_B: Tensor, count: int) -> Tensor:
+    return starts_B[:, None] + torch.arange(count)
 
 
 def _mask_left(starts_B: Tensor, width: int, new_ids: Tensor) -> Tensor:

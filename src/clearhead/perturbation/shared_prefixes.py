@@ -6,7 +6,7 @@ beginnings are ready.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,8 @@ CALL_TOKENS = 64
 """The tokens that take as long as a call of a small language model on a CPU: calls wait for those before."""
 MAX_KEPT_TOKENS = 16384
 """Tokens whose keys and values are kept for other rows, and are stacked for those of a batch."""
+END = -1
+"""What follows the last token of a prefix."""
 TEXT_TENSORS = {"input_ids", "attention_mask", ANSWER_POSITIONS}
 
 KeysAndValues = list[tuple[Tensor, Tensor]]
@@ -50,6 +52,10 @@ class PrefixRow:
         """The tokens that another row may have computed: not those that predict the answer."""
         tokens: list[int] = self.input_ids[0, : int(self.answer_positions.min())].tolist()
         return tokens
+
+    def token_at(self, depth: int) -> int:
+        """Return a token of the prefix, END after the last."""
+        return self.prefix[depth] if depth < len(self.prefix) else END
 
 
 @dataclass(frozen=True)
@@ -81,9 +87,11 @@ class PrefixTree:
     @property
     def saves_time(self) -> bool:
         """Whether shared tokens outweigh the calls that wait for others."""
-        total = sum(row.length for row in self.rows)
         saved = sum(self.shared) - CALL_TOKENS * (self.generations - 1)
-        return saved >= LEAST_SAVED * total
+        return saved >= LEAST_SAVED * self._count_tokens()
+
+    def _count_tokens(self) -> int:
+        return sum(row.length for row in self.rows)
 
     def new_tokens(self, number: int) -> int:
         """Return how many tokens of a row are not shared."""
@@ -122,27 +130,31 @@ class _Path:
 def _follow_path(rows: Sequence[PrefixRow], members: list[int], depth: int) -> _Path:
     branches: list[tuple[int, list[int]]] = []
     while len(members) > 1:
-        ended = [member for member in members if len(rows[member].prefix) == depth]
         groups = _group_by_token(rows, members, depth)
-        # A row that ends here can be continued by none, so that it is followed only if all do.
+        # Rows that end here share nothing more with others: one of them is followed if all do.
+        ended = groups.pop(END, [])
         if not groups:
-            branches += [(depth, [member]) for member in ended[1:]]
-            return _Path(ended[0], branches)
-        members = groups.pop()
-        branches += [(depth, [member]) for member in ended]
-        branches += [(depth, group) for group in groups]
+            return _Path(ended[0], [*branches, *_leave(depth, _list_singly(ended[1:]))])
+        *others, members = sorted(groups.values(), key=len)
+        branches += _leave(depth, [*_list_singly(ended), *others])
         depth += 1
     return _Path(members[0], branches)
 
 
-def _group_by_token(rows: Sequence[PrefixRow], members: Sequence[int], depth: int) -> list[list[int]]:
-    """Return the rows with each next token, the largest group last; rows without one are left out."""
+def _list_singly(members: Sequence[int]) -> list[list[int]]:
+    return [[member] for member in members]
+
+
+def _leave(depth: int, groups: Iterable[list[int]]) -> list[tuple[int, list[int]]]:
+    return [(depth, group) for group in groups]
+
+
+def _group_by_token(rows: Sequence[PrefixRow], members: Sequence[int], depth: int) -> dict[int, list[int]]:
+    """Return the rows by their next token, END for those without one."""
     groups = defaultdict(list)
     for member in members:
-        prefix = rows[member].prefix
-        if depth < len(prefix):
-            groups[prefix[depth]].append(member)
-    return sorted(groups.values(), key=len)
+        groups[rows[member].token_at(depth)].append(member)
+    return groups
 
 
 def read_row(tensors: dict[str, Tensor]) -> PrefixRow | None:
@@ -240,17 +252,18 @@ def _run_batch(
     """Return the logits of each row, and keep what other rows will continue."""
     starts = list(map(_count_past, pasts))
     rows = [tree.rows[number] for number in batch]
+    positions_BN = torch.cat([row.answer_positions for row in rows])
     cache = _stack_pasts(network, pasts, max(starts))
-    new_ids = [row.input_ids[0, start:] for row, start in zip(rows, starts, strict=True)]
-    logits_BNV = network.resume(
-        torch.nn.utils.rnn.pad_sequence(new_ids, batch_first=True),
-        torch.cat([row.answer_positions for row in rows]),
-        cache,
-        torch.tensor(starts),
-    )
+    logits_BNV = network.resume(_stack_new(rows, starts), positions_BN, cache, torch.tensor(starts))
     for index, number in enumerate(batch):
         kept.add(number, _read_cache(cache, index, max(starts) - starts[index]))
     return list(torch.split(logits_BNV, 1))
+
+
+def _stack_new(rows: Sequence[PrefixRow], starts: Sequence[int]) -> Tensor:
+    """Return the tokens of each row that are not in the cache, padded on the right."""
+    new_ids = [row.input_ids[0, start:] for row, start in zip(rows, starts, strict=True)]
+    return torch.nn.utils.rnn.pad_sequence(new_ids, batch_first=True)
 
 
 def _count_past(past: KeysAndValues | None) -> int:
@@ -279,7 +292,11 @@ def _pad_left(tensors: Sequence[Tensor], width: int) -> Tensor:
 def _read_cache(cache: Any, row: int, padding: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the keys and values of one row in each block, without the padding before them."""
     for layer in cache.layers:
-        yield layer.keys[row : row + 1, :, padding:], layer.values[row : row + 1, :, padding:]
+        yield _read_row(layer.keys, row, padding), _read_row(layer.values, row, padding)
+
+
+def _read_row(states: Tensor, row: int, padding: int) -> Tensor:
+    return states[row : row + 1, :, padding:]
 
 
 def run_tree(
