@@ -62,6 +62,25 @@ def test_mistakes_about_tables(run, model, table, tmp_path, flags, message):
     one_line(*run("explain", str(table), "-m", model, "--out", str(tmp_path / "out.jsonl"), *flags), message)
 
 
+@pytest.mark.parametrize("command", ["explain", "compare", "ask"])
+def test_no_input_is_replaced_by_the_output(run, model, tmp_path, monkeypatch, command):
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"text": "a good film"}\n')
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = run(command, "rows.jsonl", "-m", model, "--out", str(lines))
+    assert code == 2 and "'rows.jsonl' is an input, which the output would replace: choose another --out." in errors
+    assert lines.read_text() == '{"text": "a good film"}\n'
+
+
+def test_no_picture_of_a_prompt_is_replaced(run, tmp_path):
+    picture = tmp_path / "picture.png"
+    photo().save(picture)
+    content = picture.read_bytes()
+    for command in ("explain", "ask"):
+        code, _, errors = run(command, "what is this?", "--image", str(picture), "--out", str(picture))
+        assert code == 2 and "is an input" in errors and picture.read_bytes() == content
+
+
 def test_flags_of_tables_without_a_table(run, model, tmp_path):
     one_line(*run("explain", "a film", "-m", model, "--flat"), "--flat is for tables")
     one_line(*run("explain", "a film", "-m", model, "--target", "column:label"), "column:NAME is for tables")

@@ -181,6 +181,18 @@ def test_files_of_every_kind_have_the_same_rows(make_rows, tmp_path, ending):
     assert [int(row.values["stars"]) for row in read] == [row["stars"] for row in rows]
 
 
+def test_a_table_is_not_replaced_by_its_explanations(model, write_rows, tmp_path):
+    table = write_rows(2)
+    content = table.read_bytes()
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(table)
+    others = write_rows(1, "others.jsonl")
+    for inputs, out in ((table, table), ([others, table], table), (table, link), (link, table), (tmp_path, table)):
+        with pytest.raises(BadOption, match="is an input"):
+            clearhead.explain_table(model, inputs, out, METHOD)
+    assert table.read_bytes() == content and link.is_symlink()
+
+
 def test_several_files_are_one_table(model, write_rows, tmp_path):
     first, second = write_rows(3, "a.jsonl"), write_rows(2, "b.jsonl")
     records = explain(model, [first, second], tmp_path / "out.jsonl", shard=2)

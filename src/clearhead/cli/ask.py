@@ -76,7 +76,7 @@ def ask(
 
     clearhead ask prompts.jsonl --text-column prompt --max-new-tokens 20 --json
     """
-    outputs.check_path(out)
+    outputs.check_path(out, inputs=[*prompts, *(image or ())])
     check_text_column(prompts, text_column)
     flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens, sources)
     settings = {"precision": precision, "batch_size": batch_size, **flags.settings}

@@ -55,7 +55,7 @@ def compare(
 
     clearhead compare "a joyless , tedious film" -m old/ -m new/ --out models.html
     """
-    outputs.check_path(out, page_options={"--curves": curves})
+    outputs.check_path(out, page_options={"--curves": curves}, inputs=inputs)
     check_text_column(inputs, text_column)
     names: Sequence[str | None] = model or [None]
     # Before models are loaded, which may take long.

@@ -98,7 +98,9 @@ def explain(
     clearhead explain reviews.parquet --out explained.parquet --ray local --workers 4
     """
     table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard, ray, workers)
-    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text)
+    streamed = _check_flags(
+        inputs, image or (), out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text
+    )
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
@@ -170,12 +172,18 @@ def _deliver(
 
 
 def _check_flags(
-    inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool], *, as_text: bool
+    inputs: Sequence[str],
+    images: Sequence[Path],
+    out: Path | None,
+    table: TableFlags,
+    page_options: Mapping[str, bool],
+    *,
+    as_text: bool,
 ) -> bool:
     """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
     streamed = is_streamed(inputs, out)
     endings = STREAMED_ENDINGS if streamed else outputs.FILE_ENDINGS
-    outputs.check_path(out, page_options=page_options, endings=endings)
+    outputs.check_path(out, page_options=page_options, endings=endings, inputs=[*inputs, *images])
     check_text_column(inputs, table.input_column)
     if not streamed:
         table.refuse_stream_flags()

@@ -94,11 +94,12 @@ def _check_options(
     inputs: Sequence[str], text_column: str | None, reference: str | None, out: Path | None, *, clouds: bool
 ) -> None:
     """Raise an error for options that do not fit each other, before any work is done."""
-    outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",))
+    read = [*inputs, reference or ""]
+    outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",), inputs=read)
     if clouds:
         _require_wordcloud()
     # The column is that of both tables.
-    check_text_column([*inputs, reference or ""], text_column)
+    check_text_column(read, text_column)
 
 
 def _require_wordcloud() -> None:
