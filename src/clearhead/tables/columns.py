@@ -86,7 +86,7 @@ class TableColumns:
     def _parse_cell(self, row: TableRow, column: str) -> Any:
         value = row.values.get(column)
         if self.images:
-            return _open_image(value, row)
+            return _open_image(value, row, column)
         # A chat of a language model is a list of messages.
         if isinstance(value, list):
             return value
@@ -109,10 +109,19 @@ def _read_text(row: TableRow, column: str) -> str:
 
 def is_empty(value: Any) -> bool:
     """Return whether a cell holds nothing."""
-    return value is None or value == ""
+    # NaN, which pandas has in empty cells, is the one number that differs from itself.
+    return value is None or (isinstance(value, str) and not value.strip()) or _is_nan(value)
 
 
-def _open_image(value: Any, row: TableRow) -> Any:
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _open_image(value: Any, row: TableRow, column: str) -> Any:
+    if is_empty(value):
+        raise BadInput(f"no picture in column '{column}'")
+    if not isinstance(value, str | bytes | dict):
+        return value
     # By the usual name of such a column, whatever its own: then texts are paths relative to the table.
     cell = parse_cell(value, IMAGE_COLUMNS[0], row.folder / "table")
     if isinstance(cell, Picture):
