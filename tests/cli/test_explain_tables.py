@@ -81,6 +81,47 @@ def test_no_picture_of_a_prompt_is_replaced(run, tmp_path):
         assert code == 2 and "is an input" in errors and picture.read_bytes() == content
 
 
+GAPS = "id,text,label\nr1,a good film,positive\nr2,,negative\nr3,never,positive\n"
+LEFT_OUT = "Rows that could not be explained: 1; the first: Row 2 of "
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("explain", ()),
+        ("explain", ("--target", "column:label")),
+        ("explain", ("--target", "negative")),
+        ("compare", ()),
+        ("words", ()),
+        ("plan", ()),
+    ],
+)
+def test_a_row_without_text_does_not_stop_the_others(run, model, tmp_path, command, flags):
+    table, out = tmp_path / "gaps.csv", tmp_path / "out.html"
+    table.write_text(GAPS)
+    method = () if command in ("compare", "plan") else FAST
+    written = () if command == "plan" else ("--out", str(out))
+    code, output, errors = run(command, str(table), "-m", model, *method, *flags, *written)
+    assert code == 0 and output and LEFT_OUT in errors
+    assert "no text in column 'text'" in errors
+    if command == "explain":
+        page = out.read_text()
+        assert "id r1" in page and "id r3" in page and "Rows that could not be explained: 1" in page
+
+
+def test_a_row_without_a_picture(run, image_model, tmp_path):
+    photo().save(tmp_path / "photo.png")
+    table, out = tmp_path / "photos.csv", tmp_path / "out.html"
+    table.write_text("id,image\nr1,photo.png\nr2,\n")
+    code, _, errors = run("explain", str(table), "-m", image_model, *FAST, "--out", str(out))
+    assert code == 0 and "has no picture in column 'image'" in errors
+    code, _, errors = run("explain", str(table), "-m", image_model, *FAST, "--out", str(tmp_path / "out.jsonl"))
+    assert code == 0 and "no picture in column 'image'" in errors
+    table.write_text("id,image\nr2,\n")
+    code, _, errors = run("explain", str(table), "-m", image_model, *FAST, "--out", str(out))
+    assert code == 2 and "No row can be explained. Row 1 of" in errors
+
+
 def test_flags_of_tables_without_a_table(run, model, tmp_path):
     one_line(*run("explain", "a film", "-m", model, "--flat"), "--flat is for tables")
     one_line(*run("explain", "a film", "-m", model, "--target", "column:label"), "column:NAME is for tables")

@@ -1,6 +1,6 @@
 """clearhead explain."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
@@ -17,7 +17,6 @@ from clearhead.cli.tables import (
     TableFlags,
     announce_errors,
     choose_device,
-    explain_by_columns,
     explain_rows,
     explain_stream,
     is_streamed,
@@ -26,6 +25,7 @@ from clearhead.cli.tables import (
     read_sources,
     require_tables,
     select_explained,
+    select_inputs,
 )
 from clearhead.errors import BadInput, BadOption
 
@@ -133,7 +133,7 @@ def explain(
     if loaded.writes:
         answers.deliver(
             answers.explain_answers(
-                loaded, answers.add_pictures(answers.require_texts(raw_inputs), image), spec, settings
+                loaded, answers.add_pictures(answers.require_texts(select_inputs(raw_inputs)), image), spec, settings
             ),
             spec,
             out=out,
@@ -213,18 +213,26 @@ def _explain_classes(
     *,
     pair: bool,
 ) -> "Sequence[Explanation | BadInput]":
-    """Explain inputs for a class, or for the classes in a column of their table; rows without the focus have errors."""
+    """Explain inputs for a class, or for the classes in a column of their table; rows without either have errors."""
     targets = _stream_targets(model, target, versus, json=False)
     if names_column(target) or names_column(versus):
         require_tables(arguments)
-        return explain_by_columns(model, arguments, spec, table, {**settings, **targets})
+        return explain_rows(model, arguments, spec, table, {**settings, **targets})
     # A word that --focus names may stand in some rows only.
     if "focus" in settings and all(map(names_table, arguments)):
         return explain_rows(model, arguments, spec, table, {**settings, **targets})
     classes = options.parse_target(model, target, versus)
-    explained = explain_in_chunks(model, raw_inputs, spec, classes, settings)
+    readable = [raw for raw in raw_inputs if not isinstance(raw, BadInput)]
+    explained = iter(list(explain_in_chunks(model, readable, spec, classes, settings)))
     sources = read_sources(model, arguments, table, settings.get("focus"), pair=pair)
-    return [replace(explanation, source=source) for explanation, source in zip(explained, sources, strict=True)]
+    return [_add_source(raw, explained, source) for raw, source in zip(raw_inputs, sources, strict=True)]
+
+
+def _add_source(raw: Any, explained: "Iterator[Explanation]", source: Mapping[str, Any]) -> "Explanation | BadInput":
+    """Return the next explanation with where its input comes from, or the error of an input that could not be read."""
+    if isinstance(raw, BadInput):
+        return raw
+    return replace(next(explained), source=source)
 
 
 def _pick(values: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
@@ -283,7 +291,7 @@ def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
     """Return the spans of marked phrases, or the marked mask; None without marks."""
     from clearhead.views import annotations
 
-    if not marks:
+    if not marks or isinstance(raw, BadInput):
         return None
     # The reader returns phrases as text and masks as paths.
     if isinstance(marks[0], str):

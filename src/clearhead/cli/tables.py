@@ -193,18 +193,6 @@ def _describe_table(model: "Model", path: Path, flags: TableFlags, focus: Any) -
     return [describe_source(row, columns, classes) for row in rows]
 
 
-def explain_by_columns(
-    model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
-) -> "list[Explanation]":
-    """Explain the rows of tables for the targets in their columns; raise the first error."""
-    explanations = []
-    for result in explain_rows(model, arguments, spec, flags, settings):
-        if isinstance(result, BadInput):
-            raise result
-        explanations.append(result)
-    return explanations
-
-
 def explain_rows(
     model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
 ) -> "list[Explanation | BadInput]":
@@ -230,8 +218,15 @@ def _explain_table(
             yield result
 
 
-def select_explained(results: "Sequence[Explanation | BadInput]") -> list[int]:
-    """Return the numbers of the results that are explanations; raise BadInput if there are none."""
+def select_inputs(inputs: Sequence[Any]) -> list[Any]:
+    """Return the inputs without the errors of rows that have none, and print to stderr how many these are."""
+    numbers = select_explained(inputs)
+    announce_errors([entry for entry in inputs if isinstance(entry, BadInput)])
+    return [inputs[number] for number in numbers]
+
+
+def select_explained(results: Sequence[Any]) -> list[int]:
+    """Return the numbers of the inputs or results that are no errors; raise BadInput if there are none."""
     explained = []
     for number, result in enumerate(results):
         if not isinstance(result, BadInput):
