@@ -188,7 +188,11 @@ class ClassReader:
 
     def read(self, row: TableRow, column: str) -> int:
         """Return the index of the class that a cell names; raise BadInput or UnknownName if it names none."""
-        value = parse_label(row.values.get(column), column)
+        cell = row.values.get(column)
+        # A class may be called 1.0.
+        if isinstance(cell, str) and cell in self.labels:
+            return self.labels.index(cell)
+        value = parse_label(cell, column)
         names = self.class_names.get(column, ())
         if isinstance(value, int) and value < len(names):
             return self._find_named(value, names[value])
@@ -210,7 +214,7 @@ class ClassReader:
     def read_gold(self, row: TableRow, column: str) -> tuple[str | None, bool]:
         """Return the gold label, and whether the model has such a class; None for an empty cell."""
         value = row.values.get(column)
-        if is_empty(value):
+        if is_empty(value) or self._is_written_nan(value):
             return None, False
         if not self.compares_gold:
             return str(value), False
@@ -218,6 +222,9 @@ class ClassReader:
             return self.labels[self.read(row, column)], True
         except (BadInput, UnknownName):
             return str(value), False
+
+    def _is_written_nan(self, value: Any) -> bool:
+        return str(value).casefold() == "nan" and value not in self.labels
 
 
 def make_class_reader(model: Model, class_names: Mapping[str, Sequence[str]], focus: Any = None) -> ClassReader:
