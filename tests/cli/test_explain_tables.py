@@ -81,6 +81,36 @@ def test_no_picture_of_a_prompt_is_replaced(run, tmp_path):
         assert code == 2 and "is an input" in errors and picture.read_bytes() == content
 
 
+def test_a_run_that_is_refused_leaves_nothing_behind(run, model, table, tmp_path):
+    code, _, errors = run(
+        "explain", str(table), "-m", model, *FAST, "--out", str(tmp_path / "a.jsonl"), "--target", "5"
+    )
+    assert code == 2 and "5" in errors
+    assert list(tmp_path.iterdir()) == [table]
+
+
+def test_tables_can_be_written_as_csv(run, model, table, tmp_path):
+    code, _, errors = run("explain", str(table), "-m", model, "--out", str(tmp_path / "a.xlsx"))
+    assert code == 2 and ".csv" in errors and ".html" in errors
+    code, _, errors = run("explain", "a film", "-m", model, "--out", str(tmp_path / "a.xlsx"))
+    assert code == 2 and ".csv" not in errors
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "text,n\ncafé,1\n"), ("a.jsonl", '{"text": "café"}\n')])
+def test_another_encoding_is_named(run, model, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+    for out in ("out.csv", "out.html"):
+        code, _, errors = run("explain", str(tmp_path / name), "-m", model, *FAST, "--out", str(tmp_path / out))
+        assert code == 2 and "--encoding latin-1" in errors
+
+
+def test_a_folder_of_photos_is_named_by_its_photos(run, model, tmp_path):
+    for name in ("a.PNG", "b.png", "notes.txt"):
+        (tmp_path / name).touch()
+    code, _, errors = run("explain", str(tmp_path), "-m", model)
+    assert code == 2 and f"for example {tmp_path}/*.png" in errors
+
+
 GAPS = "id,text,label\nr1,a good film,positive\nr2,,negative\nr3,never,positive\n"
 LEFT_OUT = "Rows that could not be explained: 1; the first: Row 2 of "
 

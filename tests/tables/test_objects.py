@@ -145,6 +145,13 @@ def test_pictures_in_a_frame(image_model, tmp_path):
             clearhead.explain(image_model, frame, METHOD)
 
 
+def test_an_empty_text_of_a_list_is_numbered(model):
+    with pytest.raises(BadInput, match="Input 2 is empty"):
+        clearhead.explain(model, ["fine", " ", "good"], METHOD)
+    with pytest.raises(BadInput, match="The text is empty"):
+        clearhead.explain(model, [""], METHOD)
+
+
 def test_a_row_of_a_frame_without_text_is_named(model):
     frame = make_tables()[0]
     frame.loc[1, "review"] = ""

@@ -13,9 +13,9 @@ from clearhead.cli.chunks import explain_in_chunks, resolve_check
 from clearhead.cli.input_paths import names_table
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column, gather_choices
 from clearhead.cli.tables import (
-    STREAMED_ENDINGS,
     TableFlags,
     announce_errors,
+    are_tables,
     choose_device,
     explain_rows,
     explain_stream,
@@ -182,7 +182,7 @@ def _check_flags(
 ) -> bool:
     """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
     streamed = is_streamed(inputs, out)
-    endings = STREAMED_ENDINGS if streamed else outputs.FILE_ENDINGS
+    endings = (*outputs.FILE_ENDINGS, ".csv") if are_tables(inputs) else outputs.FILE_ENDINGS
     outputs.check_path(out, page_options=page_options, endings=endings, inputs=[*inputs, *images])
     check_text_column(inputs, table.input_column)
     if not streamed:

@@ -87,10 +87,13 @@ class TableFlags:
 
 def is_streamed(arguments: Sequence[str], out: Path | None) -> bool:
     """Return whether the inputs are tables and the output is one."""
+    return out is not None and out.suffix.casefold() in STREAMED_ENDINGS and are_tables(arguments)
+
+
+def are_tables(arguments: Sequence[str]) -> bool:
+    """Return whether all inputs are tables that exist."""
     from clearhead.tables.source import is_table_path
 
-    if out is None or out.suffix.casefold() not in STREAMED_ENDINGS:
-        return False
     return all(map(is_table_path, arguments))
 
 

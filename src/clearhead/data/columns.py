@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from clearhead.data.task import BadRow, Example, Picture, Task, build_task, list_bad_rows, skip_invalid
-from clearhead.data.text_files import Numbered, Row, damaged_file, is_text
+from clearhead.data.text_files import NOT_UTF_8, Numbered, Row, damaged_file, is_text
 from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown_name
 
@@ -262,4 +262,4 @@ def _validate_text(value: Any, column: str) -> None:
     if not is_text(value):
         raise BadInput(f"no text in column '{column}'")
     if damaged_file(value):
-        raise BadInput("not UTF-8 text")
+        raise BadInput(NOT_UTF_8)

@@ -17,7 +17,7 @@ from clearhead.data.columns import (
     text_columns,
 )
 from clearhead.data.task import Picture
-from clearhead.data.text_files import damaged_file, require_text
+from clearhead.data.text_files import NOT_UTF_8, damaged_file, require_text
 from clearhead.errors import BadInput, BadOption, UnknownName
 from clearhead.model.model import Model
 from clearhead.model.target import class_index
@@ -103,7 +103,7 @@ class TableColumns:
 def _read_text(row: TableRow, column: str) -> str:
     text = require_text(dict(row.values), column)
     if damaged_file(text):
-        raise BadInput("not UTF-8 text")
+        raise BadInput(NOT_UTF_8)
     return text
 
 
