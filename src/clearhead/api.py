@@ -14,7 +14,7 @@ from clearhead.attribution.explain_inputs import ByMethod, explain_inputs
 from clearhead.attribution.method import MethodSpec, parse_method, resolve_method
 from clearhead.attribution.multiple_choice import combine_rows, has_choices, is_choice_input, parse_choices
 from clearhead.attribution.names import DEFAULT
-from clearhead.data.objects import as_plain_inputs, as_plain_list
+from clearhead.data.objects import as_plain_inputs, as_plain_list, is_frame
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations, ModelComparison
 from clearhead.joined import join_explanations
@@ -67,7 +67,8 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
 
-    The list may be a generator, a column of pandas, polars, pyarrow or `datasets`, or a table with a text column.
+    The list may be a generator, a column of pandas, polars, pyarrow or `datasets`, or a table with a text column, whose
+    explanations keep id, gold label and other columns as `source`, and whose column "column:NAME" may be `target`.
     `method` is "balanced-cat" by default, for the answers of language models "attn-lrp", unless `clearhead.choose` has
     chosen another for this model; "default" is the library's default again.
     `target` is None (the prediction), a class index, a label, a Target, or a list with one per input; `versus` is a
@@ -152,19 +153,16 @@ def compare(  # noqa: PLR0913 - as for `explain`
     inputs are explained in each, by the default method or by `methods`, and the result is {model: {method: …}}, with
     the rank correlation between models as `model_agreement` in the diagnostics.
     """
+    settings: dict[str, Any] = {"batch_size": batch_size, "precision": precision, "overflow": overflow, "long": long}
+    settings |= {"answer": answer, "versus": versus, "focus": focus, "matrix": matrix, "scale": scale}
+    settings |= {"generation": generation, "sources": sources, "check": check}
     if isinstance(model, list | tuple | Mapping):
-        settings: dict[str, Any] = {
-            "batch_size": batch_size,
-            "precision": precision,
-            "overflow": overflow,
-            "long": long,
-        }
-        settings |= {"answer": answer, "versus": versus, "focus": focus, "matrix": matrix, "scale": scale}
-        settings |= {"generation": generation, "sources": sources, "check": check}
         compare_one = partial(compare, is_split_into_words=is_split_into_words, **settings)
         return _compare_models(model, inputs, methods, target, compare_one)
-    inputs = _read_inputs(inputs, is_split_into_words)
     model = as_model(model)
+    if is_frame(inputs) and not is_split_into_words and _reads_rows(model):
+        return _compare_frame(model, inputs, methods, target, settings)
+    inputs = _read_inputs(inputs, is_split_into_words)
     target, versus = _contrast_classes(model, as_plain_list(target), as_plain_list(versus))
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     if model.chooses and has_choices(inputs):
@@ -194,6 +192,18 @@ def _compare_models(
     from clearhead.drift.side_by_side import compare_models
 
     return compare_models(models, inputs, methods, target, compare_one)
+
+
+def _reads_rows(model: Model) -> bool:
+    """Return whether a row of a table is an input by itself."""
+    return not (model.reads_pairs or model.reads_jointly or model.chooses)
+
+
+def _compare_frame(model: Model, frame: Any, methods: Any, target: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    # Imported here because tables are explained by this module.
+    from clearhead.tables.frames import compare_frame
+
+    return compare_frame(model, frame, target, settings, partial(compare, model, methods=methods))
 
 
 @dataclass(frozen=True)

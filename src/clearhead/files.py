@@ -2,11 +2,12 @@
 
 import os
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from clearhead.errors import BadFile
+from clearhead.errors import Argument, BadFile, BadOption
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
@@ -20,6 +21,23 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
         raise BadFile(f"'{path}' cannot be written: {_reason(error)}") from error
     if durable:
         _sync_folder(path.parent)
+
+
+def refuse_overwriting(out: Path, inputs: Iterable[str | Path]) -> None:
+    """Raise BadOption if an output file is one of the inputs, also under another path or through a link."""
+    for path in inputs:
+        if _is_same_file(out, path):
+            raise BadOption(
+                f"'{path}' is an input, which the output would replace: choose another ", Argument("out"), "."
+            )
+
+
+def _is_same_file(out: Path, path: str | Path) -> bool:
+    try:
+        return os.path.samefile(out, path)
+    except (OSError, ValueError):
+        # One of them does not exist, or the input is a text that no path can be.
+        return False
 
 
 def unreadable_file(path: Path, error: Exception) -> BadFile:

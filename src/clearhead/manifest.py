@@ -99,7 +99,8 @@ def check_same(folder: Path, manifest: Mapping[str, Any]) -> None:
     _check_same_versions(folder, existing, manifest)
     if existing["fingerprint"] != manifest["fingerprint"]:
         raise BadFile(
-            f"'{folder}' holds another run: {_describe_difference(existing, manifest)}. Choose another --out."
+            f"'{folder}' holds another run: {_describe_difference(existing, manifest)}. Choose another --out, or "
+            "delete this folder to begin anew."
         )
 
 
@@ -119,9 +120,16 @@ def _check_same_version(folder: Path, name: str, before: str, now: str) -> None:
 def _describe_difference(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     differences = chain(
         _list_differences(existing["plan"], manifest["plan"]),
-        _list_differences(existing["hashes"], manifest["hashes"]),
+        _list_changes(existing["hashes"], manifest["hashes"]),
     )
     return next(differences, "it was planned differently")
+
+
+def _list_changes(existing: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+    # Hashes themselves tell a reader nothing.
+    for name in sorted({*existing, *current}):
+        if existing.get(name) != current.get(name):
+            yield f"the {name} has changed since"
 
 
 def _list_differences(existing: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:

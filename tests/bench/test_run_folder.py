@@ -41,7 +41,7 @@ def test_changed_data_are_refused(plan, finished_run, tmp_path, monkeypatch):
     original = Path(plan.task).read_text()
     try:
         Path(plan.task).write_text(changed.read_text())
-        with pytest.raises(BadFile, match="its task was"):
+        with pytest.raises(BadFile, match="the task has changed since"):
             run_plan(plan, tmp_path / "run", forgetful)
     finally:
         Path(plan.task).write_text(original)

@@ -62,6 +62,96 @@ def test_mistakes_about_tables(run, model, table, tmp_path, flags, message):
     one_line(*run("explain", str(table), "-m", model, "--out", str(tmp_path / "out.jsonl"), *flags), message)
 
 
+@pytest.mark.parametrize("command", ["explain", "compare", "ask"])
+def test_no_input_is_replaced_by_the_output(run, model, tmp_path, monkeypatch, command):
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"text": "a good film"}\n')
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = run(command, "rows.jsonl", "-m", model, "--out", str(lines))
+    assert code == 2 and "'rows.jsonl' is an input, which the output would replace: choose another --out." in errors
+    assert lines.read_text() == '{"text": "a good film"}\n'
+
+
+def test_no_picture_of_a_prompt_is_replaced(run, tmp_path):
+    picture = tmp_path / "picture.png"
+    photo().save(picture)
+    content = picture.read_bytes()
+    for command in ("explain", "ask"):
+        code, _, errors = run(command, "what is this?", "--image", str(picture), "--out", str(picture))
+        assert code == 2 and "is an input" in errors and picture.read_bytes() == content
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(run, model, table, tmp_path):
+    code, _, errors = run(
+        "explain", str(table), "-m", model, *FAST, "--out", str(tmp_path / "a.jsonl"), "--target", "5"
+    )
+    assert code == 2 and "5" in errors
+    assert list(tmp_path.iterdir()) == [table]
+
+
+def test_tables_can_be_written_as_csv(run, model, table, tmp_path):
+    code, _, errors = run("explain", str(table), "-m", model, "--out", str(tmp_path / "a.xlsx"))
+    assert code == 2 and ".csv" in errors and ".html" in errors
+    code, _, errors = run("explain", "a film", "-m", model, "--out", str(tmp_path / "a.xlsx"))
+    assert code == 2 and ".csv" not in errors
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "text,n\ncafé,1\n"), ("a.jsonl", '{"text": "café"}\n')])
+def test_another_encoding_is_named(run, model, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+    for out in ("out.csv", "out.html"):
+        code, _, errors = run("explain", str(tmp_path / name), "-m", model, *FAST, "--out", str(tmp_path / out))
+        assert code == 2 and "--encoding latin-1" in errors
+
+
+def test_a_folder_of_photos_is_named_by_its_photos(run, model, tmp_path):
+    for name in ("a.PNG", "b.png", "notes.txt"):
+        (tmp_path / name).touch()
+    code, _, errors = run("explain", str(tmp_path), "-m", model)
+    assert code == 2 and f"for example {tmp_path}/*.png" in errors
+
+
+GAPS = "id,text,label\nr1,a good film,positive\nr2,,negative\nr3,never,positive\n"
+LEFT_OUT = "Rows that could not be explained: 1; the first: Row 2 of "
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("explain", ()),
+        ("explain", ("--target", "column:label")),
+        ("explain", ("--target", "negative")),
+        ("compare", ()),
+        ("words", ()),
+        ("plan", ()),
+    ],
+)
+def test_a_row_without_text_does_not_stop_the_others(run, model, tmp_path, command, flags):
+    table, out = tmp_path / "gaps.csv", tmp_path / "out.html"
+    table.write_text(GAPS)
+    method = () if command in ("compare", "plan") else FAST
+    written = () if command == "plan" else ("--out", str(out))
+    code, output, errors = run(command, str(table), "-m", model, *method, *flags, *written)
+    assert code == 0 and output and LEFT_OUT in errors
+    assert "no text in column 'text'" in errors
+    if command == "explain":
+        page = out.read_text()
+        assert "id r1" in page and "id r3" in page and "Rows that could not be explained: 1" in page
+
+
+def test_a_row_without_a_picture(run, image_model, tmp_path):
+    photo().save(tmp_path / "photo.png")
+    table, out = tmp_path / "photos.csv", tmp_path / "out.html"
+    table.write_text("id,image\nr1,photo.png\nr2,\n")
+    code, _, errors = run("explain", str(table), "-m", image_model, *FAST, "--out", str(out))
+    assert code == 0 and "has no picture in column 'image'" in errors
+    code, _, errors = run("explain", str(table), "-m", image_model, *FAST, "--out", str(tmp_path / "out.jsonl"))
+    assert code == 0 and "no picture in column 'image'" in errors
+    table.write_text("id,image\nr2,\n")
+    code, _, errors = run("explain", str(table), "-m", image_model, *FAST, "--out", str(out))
+    assert code == 2 and "No row can be explained. Row 1 of" in errors
+
+
 def test_flags_of_tables_without_a_table(run, model, tmp_path):
     one_line(*run("explain", "a film", "-m", model, "--flat"), "--flat is for tables")
     one_line(*run("explain", "a film", "-m", model, "--target", "column:label"), "column:NAME is for tables")

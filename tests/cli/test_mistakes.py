@@ -61,7 +61,7 @@ FILES = {
     "encoding": (b"\xff\xfe\xfa", "a.txt", "UTF-8"),
     "empty table": (b"text\n", "a.csv", "no rows"),
     "column": (b"a,b\n1,2\n", "a.csv", "--text-column"),
-    "empty cell": (b"text,n\nx,1\n,2\n", "a.csv", "Row 2"),
+    "empty cell": (b"text,n\n,1\n,2\n", "a.csv", "Row 1"),
     "json": (b'{"text": "x"}\n{oops\n', "a.jsonl", "Line 2"),
     "ragged": (b"text,n\nx,1\ny,2,3\n", "a.csv", "Line 3"),
     "no header": (b"a\tb\tc\td\n", "a.tsv", "--text-column 2"),

@@ -8,7 +8,8 @@ from helpers.pictures import photo
 
 import clearhead
 from clearhead.errors import BadInput, BadOption, UnknownName
-from clearhead.tables.source import open_table
+from clearhead.tables.columns import ClassReader
+from clearhead.tables.source import TableRow, open_table
 
 METHOD = "raw-attention"
 
@@ -179,6 +180,41 @@ def test_files_of_every_kind_have_the_same_rows(make_rows, tmp_path, ending):
     assert [row.number for row in read] == list(range(1, 31))
     assert [row.values["text"] for row in read] == [row["text"] for row in rows]
     assert [int(row.values["stars"]) for row in read] == [row["stars"] for row in rows]
+
+
+def test_a_table_is_not_replaced_by_its_explanations(model, write_rows, tmp_path):
+    table = write_rows(2)
+    content = table.read_bytes()
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(table)
+    others = write_rows(1, "others.jsonl")
+    for inputs, out in ((table, table), ([others, table], table), (table, link), (link, table), (tmp_path, table)):
+        with pytest.raises(BadOption, match="is an input"):
+            clearhead.explain_table(model, inputs, out, METHOD)
+    assert table.read_bytes() == content and link.is_symlink()
+
+
+def test_labels_that_pandas_writes_as_floats(model, tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("text,label\na film,1.0\na film,0.0\na film,\na film,nan\na film,-1.0\na film,0.5\na film,1\n")
+    records = explain(model, table, tmp_path / "out.jsonl")
+    positive, negative = model.labels[1], model.labels[0]
+    assert [record["gold"] for record in records] == [positive, negative, None, None, "-1.0", "0.5", positive]
+    assert [record["wrong"] is None for record in records] == [False, False, True, True, True, True, False]
+    records = explain(model, table, tmp_path / "out.jsonl", target="column:label")
+    assert [record["label"] for record in records] == [positive, negative, None, None, None, None, positive]
+
+
+def test_a_class_may_be_called_a_float():
+    classes = ClassReader(["1.0", "2.0"], {})
+    assert [classes.read(TableRow(1, {"label": label}), "label") for label in ("2.0", "0.0", 1)] == [1, 0, 1]
+
+
+def test_labels_of_a_frame_with_gaps(model, tmp_path):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame({"text": ["a film"] * 3, "label": [1, None, 0]})
+    records = explain(model, frame, tmp_path / "out.jsonl")
+    assert [record["gold"] for record in records] == [model.labels[1], None, model.labels[0]]
 
 
 def test_several_files_are_one_table(model, write_rows, tmp_path):

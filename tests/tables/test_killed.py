@@ -127,7 +127,7 @@ def test_another_run_in_the_same_folder_is_refused(model, write_rows, make_rows,
     with pytest.raises(BadFile, match="its target was 'None', and is now 'negative'"):
         clearhead.explain_table(model, table, out, "raw-attention", "negative", shard=4)
     table.write_text(table.read_text() + '{"text": "one more"}\n')
-    with pytest.raises(BadFile, match=r"its table was .* and is now"):
+    with pytest.raises(BadFile, match=r"the table has changed since\. .* delete this folder"):
         clearhead.explain_table(model, table, out, "raw-attention", shard=4)
     # Objects have no hash of their own: their rows are compared.
     rows, out = make_rows(20), tmp_path / "rows.jsonl.out.jsonl"

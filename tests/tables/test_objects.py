@@ -1,9 +1,10 @@
 """Objects of other libraries as inputs, and results as their tables."""
 
 import pytest
+from helpers.pictures import photo
 
 import clearhead
-from clearhead.errors import BadOption
+from clearhead.errors import BadInput, BadOption, UnknownName
 from clearhead.explanation import Comparison
 
 METHOD = "raw-attention"
@@ -49,7 +50,8 @@ def containers():
         "series": frame["text"],
         "frame": frame,
         "array": frame["text"].to_numpy(),
-        "arrow column": arrow.array(TEXTS).to_pylist(),
+        "arrow array": arrow.array(TEXTS),
+        "arrow column": arrow.Table.from_pylist(rows)["text"],
         "arrow table": arrow.Table.from_pylist(rows),
         "data set": data_set,
         "data set column": data_set["text"],
@@ -82,6 +84,89 @@ def test_explain_table_takes_them_too(model, tmp_path):
         records = [json.loads(line) for line in out.read_text().splitlines()]
         assert [record["text"] for record in records] == TEXTS, name
         assert [record["row"] for record in records] == [1, 2, 3]
+
+
+def make_tables():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    arrow = pytest.importorskip("pyarrow", reason="the tables extra is not installed")
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    rows = [
+        {"id": number, "review": text, "label": label, "stars": 3}
+        for number, text, label in zip((5, 6, 7), TEXTS, ("positive", "negative", "positive"), strict=True)
+    ]
+    return [pandas.DataFrame(rows), arrow.Table.from_pylist(rows), datasets.Dataset.from_list(rows), PolarsLike(rows)]
+
+
+def test_explain_keeps_the_columns_of_a_table(model, tmp_path):
+    import json
+
+    out = tmp_path / "out.jsonl"
+    for table in make_tables():
+        clearhead.explain_table(model, table, out, METHOD, flat=True)
+        expected = [json.loads(line) for line in out.read_text().splitlines()]
+        explanations = clearhead.explain(model, table, METHOD, check=False)
+        assert explanations.to_records(flat=True) == expected
+        assert explanations[0].source["id"] == "5" and explanations[0].source["columns"]["stars"] == 3
+        assert [explanation.is_wrong for explanation in explanations] == [record["wrong"] for record in expected]
+        assert [explanation.source["row"] for explanation in explanations[1:]] == [2, 3]
+
+
+@pytest.mark.parametrize("setting", ["target", "versus"])
+def test_explain_takes_classes_from_a_column(model, tmp_path, setting):
+    import json
+
+    out = tmp_path / "out.jsonl"
+    for table in make_tables():
+        clearhead.explain_table(model, table, out, METHOD, **{setting: "column:label"})
+        expected = [json.loads(line) for line in out.read_text().splitlines()]
+        explanations = clearhead.explain(model, table, METHOD, **{setting: "column:label"})
+        assert [explanation.label for explanation in explanations] == [record["label"] for record in expected]
+        assert explanations.to_records()[0]["words"] == expected[0]["words"]
+    with pytest.raises(UnknownName, match="lable"):
+        clearhead.explain(model, make_tables()[0], METHOD, target="column:lable")
+
+
+def test_models_are_compared_on_the_columns_of_a_table(model):
+    comparison = clearhead.compare({"one": model, "two": model}, make_tables()[0], [METHOD, "att-cat"])
+    assert [explanation.source["id"] for explanation in comparison["two"]["att-cat"]] == ["5", "6", "7"]
+
+
+def test_pictures_in_a_frame(image_model, tmp_path):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    path = tmp_path / "photo.png"
+    photo().save(path)
+    frame = pandas.DataFrame({"image": [str(path), path, photo()], "id": ["a", "b", "c"]})
+    explanations = clearhead.explain(image_model, frame, METHOD)
+    assert [explanation.source["id"] for explanation in explanations] == ["a", "b", "c"]
+    assert len({tuple(explanation.relevance) for explanation in explanations}) == 1
+    for nothing in ("", None, float("nan")):
+        frame.loc[1, "image"] = nothing
+        with pytest.raises(BadInput, match="Row 2 of the DataFrame: no picture in column 'image'"):
+            clearhead.explain(image_model, frame, METHOD)
+
+
+def test_an_empty_text_of_a_list_is_numbered(model):
+    with pytest.raises(BadInput, match="Input 2 is empty"):
+        clearhead.explain(model, ["fine", " ", "good"], METHOD)
+    with pytest.raises(BadInput, match="The text is empty"):
+        clearhead.explain(model, [""], METHOD)
+
+
+def test_a_row_of_a_frame_without_text_is_named(model):
+    frame = make_tables()[0]
+    frame.loc[1, "review"] = ""
+    with pytest.raises(BadInput, match="Row 2 of the DataFrame: no text in column 'review'"):
+        clearhead.explain(model, frame, METHOD)
+
+
+def test_a_frame_without_a_text_column_or_with_two(model):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    with pytest.raises(BadInput, match=r"such as table\['first'\]; it has first, second"):
+        clearhead.explain(model, pandas.DataFrame({"first": TEXTS, "second": TEXTS}), METHOD)
+    frame = pandas.DataFrame([(text, text) for text in TEXTS], columns=["text", "text"])
+    for explain in (clearhead.explain, lambda *arguments: clearhead.explain_table(arguments[0], frame, "out.jsonl")):
+        with pytest.raises(BadInput, match="2 columns called 'text'"):
+            explain(model, frame, METHOD)
 
 
 def test_names_of_classes_in_a_data_set(model, tmp_path):

@@ -7,6 +7,7 @@ import typer
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.chunks import resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.tables import select_inputs
 from clearhead.data.table_endings import TABLE_ENDINGS
 from clearhead.errors import BadInput
 
@@ -76,14 +77,14 @@ def ask(
 
     clearhead ask prompts.jsonl --text-column prompt --max-new-tokens 20 --json
     """
-    outputs.check_path(out)
+    outputs.check_path(out, inputs=[*prompts, *(image or ())])
     check_text_column(prompts, text_column)
     flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens, sources)
     settings = {"precision": precision, "batch_size": batch_size, **flags.settings}
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    texts = InputReader(images=False, text_column=text_column).read(prompts)
+    texts = select_inputs(InputReader(images=False, text_column=text_column).read(prompts))
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None, allow_pickle=allow_pickle)

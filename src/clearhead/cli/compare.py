@@ -11,6 +11,7 @@ from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks, resolve_check
 from clearhead.cli.explain import choose_foil, read_inputs, refuse_class_flags
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column
+from clearhead.cli.tables import select_inputs
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def compare(
 
     clearhead compare "a joyless , tedious film" -m old/ -m new/ --out models.html
     """
-    outputs.check_path(out, page_options={"--curves": curves})
+    outputs.check_path(out, page_options={"--curves": curves}, inputs=inputs)
     check_text_column(inputs, text_column)
     names: Sequence[str | None] = model or [None]
     # Before models are loaded, which may take long.
@@ -120,7 +121,7 @@ def _read_inputs(
 ) -> Sequence[Any]:
     """Return the inputs; a picture and the texts that it is compared with, or a context and its choices, are one."""
     if not _reads_two(model):
-        return read_inputs(model, reader, arguments, flags)
+        return select_inputs(read_inputs(model, reader, arguments, flags))
     towers.refuse_flags(model, flags)
     picture, texts = towers.read_pair(model, arguments)
     if model.reads_pairs:

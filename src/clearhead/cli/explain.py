@@ -1,6 +1,6 @@
 """clearhead explain."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
@@ -13,11 +13,10 @@ from clearhead.cli.chunks import explain_in_chunks, resolve_check
 from clearhead.cli.input_paths import names_table
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column, gather_choices
 from clearhead.cli.tables import (
-    STREAMED_ENDINGS,
     TableFlags,
     announce_errors,
+    are_tables,
     choose_device,
-    explain_by_columns,
     explain_rows,
     explain_stream,
     is_streamed,
@@ -26,6 +25,7 @@ from clearhead.cli.tables import (
     read_sources,
     require_tables,
     select_explained,
+    select_inputs,
 )
 from clearhead.errors import BadInput, BadOption
 
@@ -98,7 +98,9 @@ def explain(
     clearhead explain reviews.parquet --out explained.parquet --ray local --workers 4
     """
     table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard, ray, workers)
-    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text)
+    streamed = _check_flags(
+        inputs, image or (), out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text
+    )
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
@@ -131,7 +133,7 @@ def explain(
     if loaded.writes:
         answers.deliver(
             answers.explain_answers(
-                loaded, answers.add_pictures(answers.require_texts(raw_inputs), image), spec, settings
+                loaded, answers.add_pictures(answers.require_texts(select_inputs(raw_inputs)), image), spec, settings
             ),
             spec,
             out=out,
@@ -170,12 +172,18 @@ def _deliver(
 
 
 def _check_flags(
-    inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool], *, as_text: bool
+    inputs: Sequence[str],
+    images: Sequence[Path],
+    out: Path | None,
+    table: TableFlags,
+    page_options: Mapping[str, bool],
+    *,
+    as_text: bool,
 ) -> bool:
     """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
     streamed = is_streamed(inputs, out)
-    endings = STREAMED_ENDINGS if streamed else outputs.FILE_ENDINGS
-    outputs.check_path(out, page_options=page_options, endings=endings)
+    endings = (*outputs.FILE_ENDINGS, ".csv") if are_tables(inputs) else outputs.FILE_ENDINGS
+    outputs.check_path(out, page_options=page_options, endings=endings, inputs=[*inputs, *images])
     check_text_column(inputs, table.input_column)
     if not streamed:
         table.refuse_stream_flags()
@@ -205,18 +213,26 @@ def _explain_classes(
     *,
     pair: bool,
 ) -> "Sequence[Explanation | BadInput]":
-    """Explain inputs for a class, or for the classes in a column of their table; rows without the focus have errors."""
+    """Explain inputs for a class, or for the classes in a column of their table; rows without either have errors."""
     targets = _stream_targets(model, target, versus, json=False)
     if names_column(target) or names_column(versus):
         require_tables(arguments)
-        return explain_by_columns(model, arguments, spec, table, {**settings, **targets})
+        return explain_rows(model, arguments, spec, table, {**settings, **targets})
     # A word that --focus names may stand in some rows only.
     if "focus" in settings and all(map(names_table, arguments)):
         return explain_rows(model, arguments, spec, table, {**settings, **targets})
     classes = options.parse_target(model, target, versus)
-    explained = explain_in_chunks(model, raw_inputs, spec, classes, settings)
+    readable = [raw for raw in raw_inputs if not isinstance(raw, BadInput)]
+    explained = iter(list(explain_in_chunks(model, readable, spec, classes, settings)))
     sources = read_sources(model, arguments, table, settings.get("focus"), pair=pair)
-    return [replace(explanation, source=source) for explanation, source in zip(explained, sources, strict=True)]
+    return [_add_source(raw, explained, source) for raw, source in zip(raw_inputs, sources, strict=True)]
+
+
+def _add_source(raw: Any, explained: "Iterator[Explanation]", source: Mapping[str, Any]) -> "Explanation | BadInput":
+    """Return the next explanation with where its input comes from, or the error of an input that could not be read."""
+    if isinstance(raw, BadInput):
+        return raw
+    return replace(next(explained), source=source)
 
 
 def _pick(values: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
@@ -275,7 +291,7 @@ def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
     """Return the spans of marked phrases, or the marked mask; None without marks."""
     from clearhead.views import annotations
 
-    if not marks:
+    if not marks or isinstance(raw, BadInput):
         return None
     # The reader returns phrases as text and masks as paths.
     if isinstance(marks[0], str):

@@ -1,5 +1,6 @@
 """Which INPUT arguments are meant as files, and what to say if they are none."""
 
+from collections import Counter
 from pathlib import Path
 
 from clearhead.data.table_endings import TABLE_ENDINGS, file_suffix
@@ -31,7 +32,15 @@ def refuse_folder(path: Path, argument: str) -> None:
     """Raise BadFile for a folder."""
     # Not read as a whole: a folder may hold anything.
     if path.is_dir():
-        raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
+        pattern = f"{argument.rstrip('/')}/*{_find_ending(path)}"
+        raise BadFile(f"'{argument}' is a folder: name the files in it, for example {pattern}.")
+
+
+def _find_ending(folder: Path) -> str:
+    """Return the ending that most of the readable files in a folder have."""
+    endings = Counter(filter(READABLE_ENDINGS.__contains__, map(get_ending, folder.iterdir())))
+    # A folder without any may hold texts under other names.
+    return max(endings, key=endings.__getitem__, default=".txt")
 
 
 def get_ending(path: Path) -> str:

@@ -77,7 +77,7 @@ class InputReader:
     as_text: bool = False
 
     def read(self, arguments: Sequence[str]) -> list[Any]:
-        """Return every input in order."""
+        """Return every input in order; a row without a text or picture has its error, a BadInput, in its place."""
         inputs = list(chain.from_iterable(map(self._read_argument, arguments)))
         if not inputs:
             raise BadInput(f"'{arguments[0]}' has no rows: there is nothing to explain.")
@@ -129,9 +129,16 @@ class InputReader:
         if not rows:
             raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
         names = self._choose_columns(path, list(rows[0]))
-        # All rows are read before the first is explained, so that a bad one costs no time.
-        cells = [_read_cells(path, number, row, names) for number, row in enumerate(rows, 1)]
-        return [self._make_input(path, texts) for texts in cells]
+        return [self._read_row(path, number, row, names) for number, row in enumerate(rows, 1)]
+
+    def _read_row(self, path: Path, number: int, row: Row, names: Sequence[str]) -> Any:
+        """Return the input of a row, or the error why it has none: other rows can still be explained."""
+        location = f"Row {number} of '{path}'"
+        try:
+            cells = [_read_cell(location, name, row.get(name), images=self.images) for name in names]
+        except BadInput as error:
+            return error
+        return self._make_input(path, cells)
 
     def check_columns(self, path: Path) -> None:
         """Raise an error unless a table has the text column, by its first row."""
@@ -291,15 +298,11 @@ def _split_gold(cell: Any) -> list[str]:
     return list(filter(None, map(str.strip, marks)))
 
 
-def _read_cells(path: Path, number: int, row: Row, names: Sequence[str]) -> list[str]:
-    """Return the texts of a row; raise an error that names the row unless every cell holds text."""
-    location = f"Row {number} of '{path}'"
-    return [_read_cell(location, name, row.get(name)) for name in names]
-
-
-def _read_cell(location: str, name: str, cell: Any) -> str:
+def _read_cell(location: str, name: str, cell: Any, *, images: bool) -> str:
+    """Return the text of a cell; raise an error that names the row unless it holds one."""
     if _is_empty(cell):
-        raise BadInput(f"{location} has no text in column '{name}'. Remove the row or fill it in.")
+        content = "picture" if images else "text"
+        raise BadInput(f"{location} has no {content} in column '{name}'. Remove the row or fill it in.")
     if not isinstance(cell, str):
         raise BadInput(f"{location}: column '{name}' holds {type(cell).__name__}, not text.")
     _check_encoding(location, cell)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeGuard, TypeVar
 
 from clearhead.errors import BadOption
+from clearhead.files import refuse_overwriting
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -42,9 +43,13 @@ def _ending(out: Path | None) -> str:
 
 
 def check_path(
-    out: Path | None, *, page_options: Mapping[str, bool] | None = None, endings: Sequence[str] = FILE_ENDINGS
+    out: Path | None,
+    *,
+    page_options: Mapping[str, bool] | None = None,
+    endings: Sequence[str] = FILE_ENDINGS,
+    inputs: Iterable[str | Path] = (),
 ) -> None:
-    """Raise BadOption for an ending or a folder that cannot be written, before any work is done.
+    """Raise BadOption for an ending or a folder that cannot be written, or for an input, before any work is done.
 
     `page_options` are flags, and whether they are given, that only an HTML page can show.
     """
@@ -52,6 +57,7 @@ def check_path(
         _refuse_page_options(page_options or {})
     if out is not None:
         _check_file(out, endings)
+        refuse_overwriting(out, inputs)
 
 
 def _refuse_page_options(page_options: Mapping[str, bool]) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from clearhead.cli import options, outputs
 from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.tables import select_inputs
 from clearhead.errors import UnsupportedModel
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def plan(
     loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     _require_single_inputs(loaded)
     specs = options.resolve_methods(loaded, methods)
-    raw_inputs = InputReader(loaded.takes_images, text_column, pair, as_text=as_text).read(inputs)
+    raw_inputs = select_inputs(InputReader(loaded.takes_images, text_column, pair, as_text=as_text).read(inputs))
     chosen = options.choose_overflow(overflow, long)
     estimate = estimate_request(
         loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer, matrix=matrix

@@ -87,10 +87,13 @@ class TableFlags:
 
 def is_streamed(arguments: Sequence[str], out: Path | None) -> bool:
     """Return whether the inputs are tables and the output is one."""
+    return out is not None and out.suffix.casefold() in STREAMED_ENDINGS and are_tables(arguments)
+
+
+def are_tables(arguments: Sequence[str]) -> bool:
+    """Return whether all inputs are tables that exist."""
     from clearhead.tables.source import is_table_path
 
-    if out is None or out.suffix.casefold() not in STREAMED_ENDINGS:
-        return False
     return all(map(is_table_path, arguments))
 
 
@@ -193,18 +196,6 @@ def _describe_table(model: "Model", path: Path, flags: TableFlags, focus: Any) -
     return [describe_source(row, columns, classes) for row in rows]
 
 
-def explain_by_columns(
-    model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
-) -> "list[Explanation]":
-    """Explain the rows of tables for the targets in their columns; raise the first error."""
-    explanations = []
-    for result in explain_rows(model, arguments, spec, flags, settings):
-        if isinstance(result, BadInput):
-            raise result
-        explanations.append(result)
-    return explanations
-
-
 def explain_rows(
     model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
 ) -> "list[Explanation | BadInput]":
@@ -230,8 +221,15 @@ def _explain_table(
             yield result
 
 
-def select_explained(results: "Sequence[Explanation | BadInput]") -> list[int]:
-    """Return the numbers of the results that are explanations; raise BadInput if there are none."""
+def select_inputs(inputs: Sequence[Any]) -> list[Any]:
+    """Return the inputs without the errors of rows that have none, and print to stderr how many these are."""
+    numbers = select_explained(inputs)
+    announce_errors([entry for entry in inputs if isinstance(entry, BadInput)])
+    return [inputs[number] for number in numbers]
+
+
+def select_explained(results: Sequence[Any]) -> list[int]:
+    """Return the numbers of the inputs or results that are no errors; raise BadInput if there are none."""
     explained = []
     for number, result in enumerate(results):
         if not isinstance(result, BadInput):

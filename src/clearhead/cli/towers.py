@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import outputs
 from clearhead.cli.inputs import InputReader
+from clearhead.cli.tables import select_inputs
 from clearhead.errors import BadInput, BadOption
 
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ def read_pair(model: "Model", arguments: Sequence[str]) -> tuple[Any, list[str]]
     if len(arguments) < 2:
         raise BadInput(f'{model.name} reads two inputs: give {expected}, as in INPUT "a photo of a cat".')
     first, *texts = arguments
-    inputs = InputReader(takes_images).read([first])
+    inputs = select_inputs(InputReader(takes_images).read([first]))
     if takes_images and not isinstance(inputs[0], Path):
         raise BadInput(f"'{first}' is no picture, but {model.name} reads a picture and texts: name its file first.")
     _refuse_table(inputs, first)
-    return inputs[0], InputReader(images=False).read(texts)
+    return inputs[0], select_inputs(InputReader(images=False).read(texts))
 
 
 def _refuse_table(inputs: Sequence[Any], first: str) -> None:

@@ -10,6 +10,7 @@ import typer
 from clearhead.cli import options, outputs
 from clearhead.cli.chunks import explain_in_chunks
 from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.tables import select_inputs
 from clearhead.errors import BadInput
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def words(
     loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     spec = options.resolve_method(loaded, method, method_options)
     _require_text_model(loaded)
-    texts = InputReader(images=False, text_column=text_column).read(inputs)
+    texts = select_inputs(InputReader(images=False, text_column=text_column).read(inputs))
     weight = _read_reference(reference, text_column)
     settings = {"batch_size": batch_size, "overflow": options.choose_overflow(overflow, long)}
     targets = options.parse_target(loaded, target, None)
@@ -94,11 +95,12 @@ def _check_options(
     inputs: Sequence[str], text_column: str | None, reference: str | None, out: Path | None, *, clouds: bool
 ) -> None:
     """Raise an error for options that do not fit each other, before any work is done."""
-    outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",))
+    read = [*inputs, reference or ""]
+    outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",), inputs=read)
     if clouds:
         _require_wordcloud()
     # The column is that of both tables.
-    check_text_column([*inputs, reference or ""], text_column)
+    check_text_column(read, text_column)
 
 
 def _require_wordcloud() -> None:
@@ -119,7 +121,7 @@ def _read_reference(reference: str | None, text_column: str | None) -> "Weight |
 
     if reference is None:
         return None
-    texts = InputReader(images=False, text_column=text_column).read([reference])
+    texts = select_inputs(InputReader(images=False, text_column=text_column).read([reference]))
     return word_frequencies(map(_join_pair, texts))
 
 

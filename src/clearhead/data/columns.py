@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from clearhead.data.task import BadRow, Example, Picture, Task, build_task, list_bad_rows, skip_invalid
-from clearhead.data.text_files import Numbered, Row, damaged_file, is_text
+from clearhead.data.text_files import NOT_UTF_8, Numbered, Row, damaged_file, is_text
 from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown_name
 
@@ -113,7 +113,7 @@ def require_column(name: str, column: str, columns: list[str]) -> None:
 
 
 def parse_label(value: Any, column: str) -> int | str:
-    """Return a class index for numbers, also if written as text, else the label's name."""
+    """Return a class index for numbers, also if written as text, such as 1 or 1.0, else the label's name."""
     text = _label_text(value)
     _validate_label(text, column)
     return _as_index(text)
@@ -121,8 +121,10 @@ def parse_label(value: Any, column: str) -> int | str:
 
 def _as_index(label: str) -> int | str:
     """Return a class index if the label is a number."""
-    if label.isdecimal():
-        return int(label)
+    # pandas writes the integers of a column with gaps as 1.0.
+    digits = label.removesuffix(".0")
+    if digits.isdecimal():
+        return int(digits)
     return label
 
 
@@ -154,7 +156,7 @@ def _refuse_negative(text: str, column: str) -> None:
 
 def _is_negative(text: str) -> bool:
     # Test sets without labels often say -1.
-    return text.startswith("-") and text[1:].isdecimal()
+    return text.startswith("-") and text[1:].removesuffix(".0").isdecimal()
 
 
 def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
@@ -260,4 +262,4 @@ def _validate_text(value: Any, column: str) -> None:
     if not is_text(value):
         raise BadInput(f"no text in column '{column}'")
     if damaged_file(value):
-        raise BadInput("not UTF-8 text")
+        raise BadInput(NOT_UTF_8)

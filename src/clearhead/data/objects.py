@@ -3,6 +3,7 @@
 None of these libraries is imported: an object is recognised by what it offers.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -40,8 +41,18 @@ def count_rows(table: Any) -> int | None:
         return None
 
 
+def refuse_repeated(table: Any) -> None:
+    """Raise BadInput if two columns of a table in memory have the same name: rows would keep the last."""
+    for name, count in Counter(find_columns(table) or ()).items():
+        if count > 1:
+            raise BadInput(
+                f"The {type(table).__name__} has {count} columns called '{name}': give each a name of its own."
+            )
+
+
 def iterate_rows(table: Any) -> Iterator[Row]:
     """Yield the rows of an object as dicts; a text or an image by itself is a row with the column `text`."""
+    refuse_repeated(table)
     for row in _find_iterator(table)():
         if isinstance(row, Mapping):
             yield {str(name): value for name, value in row.items()}
@@ -59,7 +70,7 @@ def _find_iterator(table: Any) -> Callable[[], Iterator[Any]]:
         return lambda: _iterate_batches(table.to_batches())
     if hasattr(table, "read_next_batch"):
         return lambda: _iterate_batches(table)
-    return lambda: iter(table)
+    return lambda: _iterate_values(table)
 
 
 def _iterate_pandas(frame: Any) -> Iterator[Any]:
@@ -92,8 +103,15 @@ def as_plain_inputs(inputs: Any) -> Any:
 def as_plain_list(values: Any) -> Any:
     """Return a column or a generator as a list; anything else as it is."""
     if _is_column(values) or isinstance(values, Iterator):
-        return list(values)
+        return list(_iterate_values(values))
     return values
+
+
+def _iterate_values(values: Any) -> Iterator[Any]:
+    # The items of an Arrow column are scalars of its own types.
+    if hasattr(values, "to_pylist"):
+        return iter(values.to_pylist())
+    return iter(values)
 
 
 def _is_column(values: Any) -> bool:
@@ -105,10 +123,16 @@ def _is_column(values: Any) -> bool:
     return can_convert and getattr(values, "ndim", 1) == 1
 
 
-def _read_texts(table: Any) -> list[Any]:
+def require_inputs(table: Any) -> None:
+    """Raise BadInput unless one column of a table holds the inputs by its name."""
     columns = find_columns(table) or []
     if find_column(columns, INPUT_COLUMNS) is None:
         raise _no_text_column(type(table).__name__, columns)
+
+
+def _read_texts(table: Any) -> list[Any]:
+    require_inputs(table)
+    columns = find_columns(table) or []
     texts = text_columns(f"the {type(table).__name__}", columns, None)
     return [_read_cells(row, texts) for row in iterate_rows(table)]
 

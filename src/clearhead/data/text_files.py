@@ -28,6 +28,7 @@ CSV_FORMATS: dict[str, dict[str, Any]] = {
 # What is read to tell the line ends of a file.
 PREVIEW_BYTES = 2**16
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+NOT_UTF_8 = "not UTF-8 text: name its encoding, for example --encoding latin-1, or save it as UTF-8"
 # What `surrogateescape` makes of bytes that are not UTF-8.
 ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
 
@@ -183,7 +184,7 @@ def _end_lines(path: Path) -> Iterator[str]:
 
 def _parse_object(number: int, line: str) -> Row | BadRow:
     if damaged_file(line):
-        return BadRow(number, "not UTF-8 text")
+        return BadRow(number, NOT_UTF_8)
     value = _parse_json(number, line)
     if not isinstance(value, dict | BadRow):
         return BadRow(number, "not an object with named columns")

@@ -12,7 +12,7 @@ from clearhead.attribution.names import (
     DEFAULT_INPUT_METHOD,
     DEFAULT_METHOD,
 )
-from clearhead.data.objects import as_plain_inputs
+from clearhead.data.objects import as_plain_inputs, is_frame
 from clearhead.drift.compare_explanations import InputDiff, compare_explanations
 from clearhead.errors import Argument, BadInput, BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations, ModelComparison
@@ -36,8 +36,8 @@ def compare_models(
     named = name_models(models)
     require_comparable(named, has_target=target is not None)
     specs = resolve_methods(list(named.values()), methods)
-    # A generator can be read only once.
-    listed = as_plain_inputs(inputs)
+    # A generator can be read only once; tables keep their columns.
+    listed = inputs if is_frame(inputs) else as_plain_inputs(inputs)
     compared = ModelComparison()
     for name, model in named.items():
         compared[name] = compare_one(model, listed, specs, target)

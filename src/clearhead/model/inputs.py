@@ -175,7 +175,7 @@ def encode_chunks(
     _refuse_pairs(model)
     encoder = TextEncoder(model, overflow, pause)
     for start, end in _cut_chunks(len(inputs), _chunk_size(model)):
-        yield start, _encode_together(encoder, inputs[start:end])
+        yield start, _encode_together(encoder, inputs[start:end], start)
 
 
 def _chunk_size(model: Model) -> int | None:
@@ -198,10 +198,12 @@ def _cut_chunks(count: int, largest: int | None) -> Iterator[tuple[int, int]]:
         size = min(2 * size, largest)
 
 
-def _encode_together(encoder: TextEncoder, inputs: Sequence[Any]) -> EncodedRows:
+def _encode_together(encoder: TextEncoder, inputs: Sequence[Any], start: int = 0) -> EncodedRows:
+    """Encode inputs, of which the first has the number `start` among all of a call."""
     columns = encoder.encode(inputs)
     if columns is not None:
         return columns
+    _refuse_empty_texts(inputs, start)
     model = encoder.model
     # One by one, the first invalid input raises its error.
     prepare = partial(encode, model, overflow=encoder.overflow)
@@ -209,6 +211,15 @@ def _encode_together(encoder: TextEncoder, inputs: Sequence[Any]) -> EncodedRows
         return EncodedList([prepare(source) for source in inputs])
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         return EncodedList(list(pool.map(prepare, inputs)))
+
+
+def _refuse_empty_texts(inputs: Sequence[Any], start: int) -> None:
+    # A single text needs no number.
+    if start == 0 and len(inputs) == 1:
+        return
+    for number, source in enumerate(inputs, start + 1):
+        if isinstance(source, str) and not source.strip():
+            raise BadInput(f"Input {number} is empty: there is nothing to explain. Leave it out.")
 
 
 def _can_use_threads(model: Model, inputs: Sequence[Any]) -> bool:

@@ -17,7 +17,7 @@ from clearhead.data.columns import (
     text_columns,
 )
 from clearhead.data.task import Picture
-from clearhead.data.text_files import damaged_file, require_text
+from clearhead.data.text_files import NOT_UTF_8, damaged_file, require_text
 from clearhead.errors import BadInput, BadOption, UnknownName
 from clearhead.model.model import Model
 from clearhead.model.target import class_index
@@ -86,7 +86,7 @@ class TableColumns:
     def _parse_cell(self, row: TableRow, column: str) -> Any:
         value = row.values.get(column)
         if self.images:
-            return _open_image(value, row)
+            return _open_image(value, row, column)
         # A chat of a language model is a list of messages.
         if isinstance(value, list):
             return value
@@ -103,16 +103,25 @@ class TableColumns:
 def _read_text(row: TableRow, column: str) -> str:
     text = require_text(dict(row.values), column)
     if damaged_file(text):
-        raise BadInput("not UTF-8 text")
+        raise BadInput(NOT_UTF_8)
     return text
 
 
 def is_empty(value: Any) -> bool:
     """Return whether a cell holds nothing."""
-    return value is None or value == ""
+    # NaN, which pandas has in empty cells, is the one number that differs from itself.
+    return value is None or (isinstance(value, str) and not value.strip()) or _is_nan(value)
 
 
-def _open_image(value: Any, row: TableRow) -> Any:
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _open_image(value: Any, row: TableRow, column: str) -> Any:
+    if is_empty(value):
+        raise BadInput(f"no picture in column '{column}'")
+    if not isinstance(value, str | bytes | dict):
+        return value
     # By the usual name of such a column, whatever its own: then texts are paths relative to the table.
     cell = parse_cell(value, IMAGE_COLUMNS[0], row.folder / "table")
     if isinstance(cell, Picture):
@@ -179,7 +188,11 @@ class ClassReader:
 
     def read(self, row: TableRow, column: str) -> int:
         """Return the index of the class that a cell names; raise BadInput or UnknownName if it names none."""
-        value = parse_label(row.values.get(column), column)
+        cell = row.values.get(column)
+        # A class may be called 1.0.
+        if isinstance(cell, str) and cell in self.labels:
+            return self.labels.index(cell)
+        value = parse_label(cell, column)
         names = self.class_names.get(column, ())
         if isinstance(value, int) and value < len(names):
             return self._find_named(value, names[value])
@@ -201,7 +214,7 @@ class ClassReader:
     def read_gold(self, row: TableRow, column: str) -> tuple[str | None, bool]:
         """Return the gold label, and whether the model has such a class; None for an empty cell."""
         value = row.values.get(column)
-        if is_empty(value):
+        if is_empty(value) or self._is_written_nan(value):
             return None, False
         if not self.compares_gold:
             return str(value), False
@@ -209,6 +222,9 @@ class ClassReader:
             return self.labels[self.read(row, column)], True
         except (BadInput, UnknownName):
             return str(value), False
+
+    def _is_written_nan(self, value: Any) -> bool:
+        return str(value).casefold() == "nan" and value not in self.labels
 
 
 def make_class_reader(model: Model, class_names: Mapping[str, Sequence[str]], focus: Any = None) -> ClassReader:

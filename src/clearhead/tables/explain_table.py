@@ -11,6 +11,7 @@ from clearhead.attribution.method import MethodSpec, default_method, parse_metho
 from clearhead.cluster import parse_cluster
 from clearhead.data.columns import PREVIEW_ROWS, require_column
 from clearhead.errors import Argument, BadInput, BadOption
+from clearhead.files import refuse_overwriting
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
@@ -80,6 +81,7 @@ def explain_table(  # noqa: PLR0913 - the signature shows users every option
     choice = ColumnChoice(text_column, image_column, label_column, id_column, _as_names(columns))
     targets = RowTargets(target, versus, answer)
     opened = OpenedTable.open(model, table, choice, targets)
+    refuse_overwriting(output.path, opened.source.files)
     is_flat = flat or output.table_format.always_flat
     explainer = TableExplainer(model, spec, opened.columns, targets, settings, is_flat, tokens)
     return _run(explainer, opened, output)

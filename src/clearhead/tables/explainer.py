@@ -187,7 +187,7 @@ class TableExplainer:
         explanations = self._explain_targets(inputs, [None] * len(inputs))
         contrasts = {}
         for index, (entry, explanation) in enumerate(zip(inputs, explanations, strict=True)):
-            if not _predicts(explanation, entry.settings["versus"]):
+            if not predicts(explanation, entry.settings["versus"]):
                 contrasts[index] = Target(explanation.target.index, versus=entry.settings["versus"])
         for index, explanation in self._explain_some(inputs, contrasts).items():
             explanations[index] = explanation
@@ -200,7 +200,7 @@ class TableExplainer:
         return dict(zip(targets, self._explain_targets(chosen, list(targets.values())), strict=True))
 
 
-def _predicts(explanation: Explanation, name: int | str) -> bool:
+def predicts(explanation: Explanation, name: int | str) -> bool:
     """Return whether a class, given by index or label, is the predicted one."""
     return name in (explanation.target.index, explanation.diagnostics.get("predicted"))
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import BadFile
+from clearhead.errors import BadFile, ClearheadError
 from clearhead.files import sync_path
 from clearhead.manifest import MANIFEST, check_same
 from clearhead.run_files import lock_folder, read_json, to_json, write_durably, write_errors
@@ -116,7 +116,19 @@ def open_run(out: Path, manifest: Mapping[str, Any], table_format: TableFormat) 
     with lock_folder(folder):
         _settle_manifest(folder, manifest)
         _remove_temporary_files(folder)
-        yield TableRun(folder, table_format)
+        with _remove_if_nothing_is_kept(folder):
+            yield TableRun(folder, table_format)
+
+
+@contextmanager
+def _remove_if_nothing_is_kept(folder: Path) -> Iterator[None]:
+    """Remove the folder of a run that is refused before its first shard is complete."""
+    try:
+        yield
+    except ClearheadError:
+        if not has_shards(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _settle_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

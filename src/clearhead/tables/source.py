@@ -54,6 +54,10 @@ class Table(Protocol):
     def digest(self) -> str | None:
         """Return the hash of the content, None if that would need all rows."""
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files that are read."""
+
 
 @dataclass(frozen=True)
 class FileTable:
@@ -102,6 +106,10 @@ class FileTable:
     def digest(self) -> str:
         return hash_files(self.path)
 
+    @property
+    def files(self) -> list[Path]:
+        return [self.path]
+
 
 @dataclass(frozen=True)
 class FileTables:
@@ -123,6 +131,10 @@ class FileTables:
     def digest(self) -> str:
         digests = [table.digest() for table in self.tables]
         return fingerprint({"files": digests})
+
+    @property
+    def files(self) -> list[Path]:
+        return [table.path for table in self.tables]
 
 
 @dataclass(frozen=True)
@@ -149,6 +161,10 @@ class ObjectTable:
     def digest(self) -> None:
         # The rows of completed shards are compared one by one instead.
         return None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return ()
 
 
 def open_table(table: Any, text_column: str | None = None) -> Table:

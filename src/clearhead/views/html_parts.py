@@ -235,15 +235,17 @@ def _bind_units(text: str) -> str:
 
 def render_legend(scale: Scale, label: str) -> str:
     """Render what the colours and the numbers mean."""
+    lowest = f"against {scale.lowest}" if scale.signed else None
+    return render_colors(lowest, f"{scale.highest} for {label}") + render_faint(scale.caption)
+
+
+def render_colors(lowest: str | None, highest: str) -> str:
+    """Render the colours between what is written at their ends; without the lower one only those above 0."""
     negative = ""
-    if scale.signed:
-        negative = _render_negative_legend(scale)
-    positive = f"{_render_swatches(LEGEND_STEPS)}<span>{scale.highest} for {escape(label)}</span>"
-    return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>{render_faint(scale.caption)}'
-
-
-def _render_negative_legend(scale: Scale) -> str:
-    return f"<span>against {scale.lowest}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
+    if lowest is not None:
+        negative = f"<span>{escape(lowest)}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
+    positive = f"{_render_swatches(LEGEND_STEPS)}<span>{escape(highest)}</span>"
+    return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
 
 
 def _render_swatches(steps: Iterable[int]) -> str:

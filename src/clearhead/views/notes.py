@@ -71,7 +71,7 @@ def _list_special(explanation: Explanation) -> list[tuple[str, float]]:
 def format_diagnostics(explanation: Explanation) -> str:
     """Format the diagnostics, preceded by the prediction if another class is explained."""
     captions = []
-    if _explains_another_class(explanation):
+    if explains_another_class(explanation.label, explanation.diagnostics):
         captions.append(_format_prediction(explanation.diagnostics))
     captions += _format_known(explanation.diagnostics)
     captions += filter(None, [explanation.diagnostics.get("focus", {}).get("note")])
@@ -86,18 +86,18 @@ def _format_known(diagnostics: Mapping[str, Any]) -> Iterator[str]:
             yield template.format(value)
 
 
-def _explains_another_class(explanation: Explanation) -> bool:
-    diagnostics = explanation.diagnostics
+def explains_another_class(label: str, diagnostics: Mapping[str, Any]) -> bool:
+    """Return whether a label is not that of the prediction, by the diagnostics of its explanation."""
     if diagnostics.get("predicted_probability") is None:
         return False
     predicted = diagnostics.get("predicted")
-    return predicted is not None and not _is_prediction(_name_class(explanation), predicted)
+    return predicted is not None and not _is_prediction(_name_class(label, diagnostics), predicted)
 
 
-def _name_class(explanation: Explanation) -> str:
+def _name_class(label: str, diagnostics: Mapping[str, Any]) -> str:
     """Return the label without the part of the output that it belongs to."""
-    focus = explanation.diagnostics.get("focus", {})
-    return explanation.label.removesuffix(f" {focus.get('name', '')}")
+    focus = diagnostics.get("focus", {})
+    return label.removesuffix(f" {focus.get('name', '')}")
 
 
 def _is_prediction(label: str, predicted: str) -> bool:

@@ -13,7 +13,8 @@ from clearhead.tables.records import OWN_COLUMNS
 from clearhead.views import html
 from clearhead.views.captions import clip
 from clearhead.views.color import color_step
-from clearhead.views.html_parts import card, css_class, escape, render_faint
+from clearhead.views.html_parts import card, css_class, escape, render_colors, render_faint
+from clearhead.views.notes import explains_another_class
 from clearhead.views.numbers import format_percent
 
 Record = Mapping[str, Any]
@@ -28,8 +29,9 @@ MAX_NAME = 40
 ORDERS = {"table": "as in the table", "wrong": "wrong ones first", "sure": "least certain first"}
 CHECKED = {True: " checked", False: ""}
 CORRECTNESS = {True: "ch-wrong", False: "ch-right", None: ""}
-HEADINGS = ("row", "predicted", "probability", "check", "text")
+HEADINGS = ("predicted", "probability", "check", "text")
 FILTERS = {"all": "all", "wrong": "wrong", "right": "right"}
+SCALE_NOTE = "The full colour is that of the strongest word of each row: colours of different rows have no common unit."
 STYLE = (
     ".ch-rows fieldset{display:inline-block;border:0;padding:0;margin:0 1.5rem .6rem 0}"
     ".ch-rows legend{float:left;margin-right:.6rem;color:var(--ch-faint)}.ch-rows label{margin-right:.7rem}"
@@ -38,6 +40,7 @@ STYLE = (
     "padding:.45rem 0;border-top:1px solid var(--ch-line);order:var(--table);align-items:baseline}"
     ".ch-rows [role=cell]{overflow-wrap:anywhere;min-width:0}.ch-rows b{font-weight:inherit}"
     ".ch-rows small{display:block;color:var(--ch-faint)}.ch-rows em{font-style:normal;font-weight:600}"
+    ".ch-rows .ch-error{display:block}"
     ".ch-rows:has([value=wrong][name=ch-order]:checked) [role=row]{order:var(--wrong)}"
     ".ch-rows:has([value=sure]:checked) [role=row]{order:var(--sure)}"
     ".ch-rows:has([value=wrong][name=ch-filter]:checked) [role=row]:not(.ch-wrong,.ch-head){display:none}"
@@ -58,12 +61,19 @@ def rows_card(records: Iterable[Record]) -> str:
     labels = _list_labels(shown)
     notes = "".join(map(render_faint, _describe_rows(shown, total)))
     choices = _render_choices(labels, has_gold=_has_gold(shown))
-    body = f'<div class="ch-rows">{notes}{choices}{_render_table(shown, labels)}</div>'
+    body = f'<div class="ch-rows">{notes}{_render_legend(shown)}{choices}{_render_table(shown, labels)}</div>'
     return card(_render_style(len(labels)), body)
 
 
 def _render_style(labels: int) -> str:
     return f"<style>{STYLE}{''.join(_label_rules(labels))}</style>"
+
+
+def _render_legend(records: Sequence[Record]) -> str:
+    """Render what the colours of words mean; nothing for tables of images."""
+    if not any(record.get("words") for record in records):
+        return ""
+    return render_colors("against", "for the explained class") + render_faint(SCALE_NOTE)
 
 
 def _has_gold(records: Sequence[Record]) -> bool:
@@ -72,11 +82,18 @@ def _has_gold(records: Sequence[Record]) -> bool:
 
 def _render_table(records: Sequence[Record], labels: Sequence[str]) -> str:
     lines = "".join(_render_rows(records, labels))
-    return f'<div role="table" aria-label="Explained rows"><div role="rowgroup">{_render_head()}{lines}</div></div>'
+    groups = f'<div role="rowgroup">{_render_head(_name_first_column(records))}{lines}</div>'
+    return f'<div role="table" aria-label="Explained rows">{groups}</div>'
 
 
-def _render_head() -> str:
-    cells = "".join(f'<span role="columnheader">{name}</span>' for name in HEADINGS)
+def _name_first_column(records: Sequence[Record]) -> str:
+    if any(record.get("id") is not None for record in records):
+        return "row, id"
+    return "row"
+
+
+def _render_head(first: str) -> str:
+    cells = "".join(f'<span role="columnheader">{name}</span>' for name in (first, *HEADINGS))
     return f'<div role="row" class="ch-head">{cells}</div>'
 
 
@@ -166,7 +183,7 @@ def _describe_rows(shown: Sequence[Record], total: int) -> Iterator[str]:
 
 def _render_rows(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
     wrong = _rank(records, _wrong_first)
-    sure = _rank(records, _certainty)
+    sure = _rank(records, _least_certain_first)
     for index, record in enumerate(records):
         style = f"--table:{index};--wrong:{wrong[index]};--sure:{sure[index]}"
         yield _render_row(record, _row_class(record, labels), style)
@@ -186,11 +203,26 @@ def _rank(records: Sequence[Record], key: Any) -> list[int]:
 
 def _wrong_first(record: Record) -> tuple[bool, float]:
     # Among the wrong ones those that the model is most sure of come first.
-    return not record.get("wrong"), -_certainty(record)
+    return not record.get("wrong"), -(_find_certainty(record) or 0)
 
 
-def _certainty(record: Record) -> float:
-    return float(record.get("probability") or 0)
+def _least_certain_first(record: Record) -> tuple[bool, float]:
+    certainty = _find_certainty(record)
+    # Rows without a prediction are neither certain nor uncertain.
+    return certainty is None, certainty or 0
+
+
+def _find_certainty(record: Record) -> float | None:
+    """Return the probability of the predicted class, or of what is explained where there are no classes."""
+    probability: float | None = _diagnostics(record).get("predicted_probability")
+    if probability is None and record.get("predicted") in (None, record.get("label")):
+        return record.get("probability")
+    return probability
+
+
+def _diagnostics(record: Record) -> Mapping[str, Any]:
+    # Flat records have none.
+    return record.get("diagnostics") or {}
 
 
 def _row_class(record: Record, labels: Sequence[str]) -> str:
@@ -208,23 +240,40 @@ def _render_cells(record: Record) -> str:
 
 
 def _render_name(record: Record) -> str:
-    name = record.get("id")
-    if name is None:
-        name = record.get("row") or ""
-    return escape(clip(str(name), MAX_NAME))
+    number = escape(str(record.get("row") or ""))
+    if record.get("id") is None:
+        return number
+    return f"{number}<small>{escape(clip(str(record['id']), MAX_NAME))}</small>"
 
 
 def _render_labels(record: Record) -> str:
     label = escape(clip(str(record.get("predicted") or record.get("label") or "")))
-    if not record.get("wrong"):
-        return label
-    return f"<em>✗ {label}</em><small>gold: {escape(clip(str(record['gold'])))}</small>"
+    if record.get("wrong"):
+        label = f"<em>✗ {label}</em>"
+    return label + "".join(f"<small>{escape(note)}</small>" for note in _describe_labels(record))
+
+
+def _describe_labels(record: Record) -> Iterator[str]:
+    """Yield the gold label if it is not the predicted one, and what is explained if that is not the prediction."""
+    if record.get("gold") is not None and (record.get("wrong") or record.get("error")):
+        yield f"gold: {clip(str(record['gold']))}"
+    if record.get("predicted") not in (None, record.get("label")):
+        yield f"explained: {_format_explained(record)}"
+
+
+def _format_explained(record: Record) -> str:
+    label = str(record.get("label"))
+    # A contrast of the prediction has its probability.
+    if record.get("probability") is None or not explains_another_class(label, _diagnostics(record)):
+        return clip(label)
+    return f"{clip(label)} {format_percent(record['probability'])}"
 
 
 def _render_probability(record: Record) -> str:
-    if record.get("probability") is None:
+    certainty = _find_certainty(record)
+    if certainty is None:
         return ""
-    return format_percent(record["probability"])
+    return format_percent(certainty)
 
 
 def _render_check(record: Record) -> str:
@@ -232,14 +281,22 @@ def _render_check(record: Record) -> str:
 
 
 def _render_content(record: Record) -> str:
-    if record.get("error"):
-        return f"<em>not explained:</em> {escape(clip(record['error'], MAX_NOTE))}"
-    return f"{_render_text(record)}<small>{escape(_format_passed(record))}</small>"
+    return f"{_render_text(record)}{_render_error(record)}<small>{escape(_format_passed(record))}</small>"
+
+
+def _render_error(record: Record) -> str:
+    if not record.get("error"):
+        return ""
+    return f'<span class="ch-error"><em>not explained:</em> {escape(record["error"])}</span>'
 
 
 def _format_passed(record: Record) -> str:
-    passed = [f"{name}: {value}" for name, value in record.items() if name not in OWN_COLUMNS and value is not None]
+    passed = [f"{name}: {value}" for name, value in record.items() if name not in OWN_COLUMNS and _has_value(value)]
     return clip(" · ".join(passed), MAX_NOTE)
+
+
+def _has_value(value: Any) -> bool:
+    return value is not None and value != ""
 
 
 def _render_text(record: Record) -> str:

@@ -1,0 +1,60 @@
+"""The page of a whole table."""
+
+import re
+
+from clearhead.views.table_page import page
+
+WORDS = [{"word": "never", "relevance": -2.0, "segment": 0, "start": 0, "end": 5}]
+
+
+def make_record(number, certainty, **values):
+    diagnostics = {"predicted": "positive", "predicted_probability": certainty}
+    record = {"row": number, "id": None, "text": "never dull", "words": WORDS, "diagnostics": diagnostics}
+    predicted = {"predicted": "positive", "label": "positive", "probability": certainty, "wrong": False}
+    return {**record, **predicted, "gold": "positive", "error": None, **values}
+
+
+def read_rows(text):
+    return re.findall(r'<div role="row" class="[^"]*" style="([^"]*)">(.*?)</div>', text)
+
+
+def test_the_predicted_class_has_its_own_probability():
+    wrong = make_record(1, 0.956, label="negative", probability=0.044, gold="negative", wrong=True)
+    (style, row), (_, other) = read_rows(page([wrong, make_record(2, 0.7)]))
+    assert "✗ positive" in row and "gold: negative" in row and "explained: negative 4.4 %" in row
+    assert '<span role="cell">95.6 %</span>' in row
+    assert "explained" not in other and ">70.0 %<" in other
+    # The least certain prediction comes first, whatever is explained.
+    assert "--sure:1" in style
+
+
+def test_a_contrast_is_named():
+    (_, row), *_ = read_rows(page([make_record(1, 0.9, label="positive rather than negative")]))
+    assert "explained: positive rather than negative</small>" in row and ">90.0 %<" in row
+
+
+def test_flat_records_have_the_probability_of_what_is_explained_only():
+    rows = [make_record(1, 0.9, diagnostics=None), make_record(2, 0.1, diagnostics=None, label="negative")]
+    (_, row), (_, other) = read_rows(page(rows))
+    assert ">90.0 %<" in row and "10.0 %" not in other
+
+
+def test_rows_that_cannot_be_explained_keep_what_is_known():
+    reason = "a very long reason " * 20
+    empty = {"words": None, "predicted": None, "label": None, "probability": None, "wrong": None, "diagnostics": None}
+    failed = make_record(1, None, **empty, error=reason, text="too long", gold="negative", source="web", note="")
+    (style, row), *_ = read_rows(page([failed, make_record(2, 0.4)]))
+    assert "too long" in row and reason in row and "gold: negative" in row
+    assert "source: web" in row and "note" not in row
+    assert "--sure:1" in style
+
+
+def test_the_first_column_has_rows_and_ids():
+    assert 'columnheader">row</span>' in page([make_record(1, 0.9)])
+    text = page([make_record(3, 0.9, id="r17")])
+    assert 'columnheader">row, id</span>' in text and 'role="cell">3<small>r17</small>' in text
+
+
+def test_the_colours_of_words_are_explained():
+    assert "for the explained class" in page([make_record(1, 0.9)])
+    assert "for the explained class" not in page([make_record(1, 0.9, words=None)])
