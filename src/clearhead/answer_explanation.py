@@ -57,8 +57,8 @@ class AnswerExplanation(Explanation):
     `text` is the pair of prompt and answer; the first `prompt_length` of the `tokens` are the prompt's. `steps` are all
     tokens of the answer, `explained` the indices of those that are explained. `matrix` has a row of relevance for each
     step, zero where a token comes after it; None unless it was asked for. `source_spans` are the documents or other
-    sources of the prompt, by default its sentences. `picture_spans` are the pictures among its words. With `has_encoder`
-    an encoder read the prompt, whose first token is a word like any other.
+    sources of the prompt, by default its sentences. `picture_spans` are the pictures among its words. With
+    `has_encoder` an encoder read the prompt, whose first token is a word like any other.
     """
 
     answer: str = ""

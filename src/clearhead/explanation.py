@@ -16,6 +16,7 @@ from clearhead.check import Check
 from clearhead.errors import BadOption
 from clearhead.lazy import LazyList
 from clearhead.model.images import place_map
+from clearhead.model.text_units import TextUnit, find_larger_unit, list_units
 from clearhead.model.word_columns import PlacedOffsets
 from clearhead.validation import require_choice, require_integer
 
@@ -104,16 +105,26 @@ class Explanation:
     def top(self, k: int = 10, unit: str | None = None) -> list[tuple[str, float]]:
         """Return the k words with the highest relevance, the sum of their sub-words'; ties by position.
 
+        Methods that score sentences or sources as wholes have these in the place of words, sources by their names.
         `unit="token"` returns tokens, as do explanations of images and of tensors, which have no words. Special tokens
         are left out.
         """
         require_integer("k", k, 0)
         if unit is not None:
             require_choice("unit", unit, TOP_UNITS)
+        if unit is None and find_larger_unit(self):
+            return self._rank_units()[:k]
         if unit == "word" or (unit is None and self._has_words()):
             ranked = sorted(self.words(), key=lambda word: -word.relevance)
             return [(word.text, float(word.relevance)) for word in ranked[:k]]
         return [(self.tokens[index], float(self.relevance[index])) for index in self._rank_tokens()[:k]]
+
+    def _rank_units(self) -> list[tuple[str, float]]:
+        units = [(unit.name or unit.text, self._sum_tokens(unit.tokens)) for unit in list_units(self)]
+        return sorted(units, key=lambda unit: -unit[1])
+
+    def _sum_tokens(self, tokens: list[int]) -> float:
+        return float(self.relevance[tokens].sum())
 
     def _has_words(self) -> bool:
         """Return whether the text is known, and has words rather than one long string."""
@@ -141,6 +152,15 @@ class Explanation:
             if spans is not None:
                 return self._make_words(spans, reduce)
         return self._search_words(reduce)
+
+    def units(self) -> list[Word]:
+        """Return what the method scored as a whole: sentences, the sources of a prompt, or else words."""
+        if not find_larger_unit(self):
+            return self.words()
+        return list(map(self._make_unit, list_units(self)))
+
+    def _make_unit(self, unit: TextUnit) -> Word:
+        return Word(unit.text, self._sum_tokens(unit.tokens), unit.start, unit.end, unit.segment)
 
     def _make_words(self, spans: list[list[int]], reduce: Callable[[Array], float]) -> list[Word]:
         """Return words whose characters and tokens are known (see `WordColumns`)."""

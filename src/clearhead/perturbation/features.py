@@ -18,7 +18,7 @@ from clearhead.engine.patches import number_cells
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs, Item
 from clearhead.model.model import Model
-from clearhead.model.sources import SENTENCE_PATTERN
+from clearhead.model.text_units import SENTENCE_PATTERN
 from clearhead.validation import require_choice
 
 TEXT_UNITS = ("sub-word", "word", "sentence", "source")

@@ -183,7 +183,7 @@ def _token_position(explanation: Explanation, index: int) -> dict[str, int | Non
 def _word_records(explanation: Explanation) -> list[dict[str, Any]] | None:
     if not has_text(explanation):
         return None
-    return list(map(_word_record, explanation.words()))
+    return list(map(_word_record, explanation.units()))
 
 
 def _word_record(word: Word) -> dict[str, Any]:
