@@ -1,6 +1,5 @@
 """The result of attribution: tokens, relevance and provenance of one input."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from clearhead.errors import BadOption
 from clearhead.lazy import LazyList
 from clearhead.model.images import place_map
 from clearhead.model.text_units import TextUnit, find_larger_unit, list_units
+from clearhead.model.unspaced import find_word_spans
 from clearhead.model.word_columns import PlacedOffsets
 from clearhead.validation import require_choice, require_integer
 
@@ -143,6 +143,7 @@ class Explanation:
     def words(self, reduction: str = "sum") -> list[Word]:
         """Return the words between blanks, with the relevance of their sub-words reduced to one number.
 
+        In scripts that have no blanks between words, such as Chinese, tokens are words.
         `reduction` is sum, mean, max, strongest or first.
         """
         reduce = _find_reduction(reduction)
@@ -187,25 +188,32 @@ class Explanation:
         starts = [_TokenStarts.of(self, segment) for segment in range(len(self._segments))]
         relevance = self.relevance.tolist()
         words = []
-        for segment, match in self.find_words():
-            start, end = match.span()
+        for segment, start, end in self.find_words():
             indices = starts[segment].find_within(start, end)
+            text = self._segments[segment][start:end]
             if len(indices) == 1:
-                words.append(Word(match.group(), relevance[indices[0]], start, end, segment))
+                words.append(Word(text, relevance[indices[0]], start, end, segment))
             # A truncated text has words without tokens.
             elif indices:
-                words.append(Word(match.group(), reduce(self.relevance[indices]), start, end, segment))
+                words.append(Word(text, reduce(self.relevance[indices]), start, end, segment))
         return words
 
     def _require_text(self) -> None:
         if self.text is None or self.offsets is None:
             raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
 
-    def find_words(self) -> Iterator[tuple[int, re.Match[str]]]:
-        """Yield every word between blanks and special tokens, with the index of its text."""
+    def find_words(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the index of its text, and the characters, of every word between blanks and special tokens.
+
+        In scripts that have no blanks between words, such as Chinese, tokens are words.
+        """
         for index, segment in enumerate(self._segments):
-            for match in re.finditer(r"\S+", self._blank_special(segment, index)):
-                yield index, match
+            for start, end in find_word_spans(self._blank_special(segment, index), self._list_starts(segment, index)):
+                yield index, start, end
+
+    def _list_starts(self, text: str, segment: int) -> Sequence[int]:
+        """Return where tokens begin that may be words of their own."""
+        return () if text.isascii() else _TokenStarts.of(self, segment).starts
 
     def _blank_special(self, text: str, segment: int) -> str:
         """Replace special tokens that stand in the text, such as those of a chat template, by blanks."""

@@ -50,9 +50,11 @@ class TextUnit:
 def find_larger_unit(explanation: "Explanation") -> str:
     """Return "sentence" or "source" if the method scored these as wholes, else ""."""
     unit = explanation.diagnostics.get("unit")
-    if unit not in LARGER_UNITS or explanation.text is None or not explanation.offsets:
-        return ""
-    return str(unit)
+    return str(unit) if unit in LARGER_UNITS and _has_text(explanation) else ""
+
+
+def _has_text(explanation: "Explanation") -> bool:
+    return explanation.text is not None and bool(explanation.offsets)
 
 
 def list_units(explanation: "Explanation") -> list[TextUnit]:

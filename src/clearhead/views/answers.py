@@ -14,6 +14,7 @@ import numpy as np
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
+from clearhead.model.unspaced import is_beside_unspaced
 from clearhead.views.captions import clip, name_span
 from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_coverage, format_diagnostics, format_notes
 from clearhead.views.numbers import format_percent, format_share
@@ -76,7 +77,7 @@ def is_blank(step: Step) -> bool:
 def list_words(explanation: AnswerExplanation, level: str | None = None) -> list[AnswerWord]:
     """Return the words of the answer, or its tokens where the script has no blanks between words."""
     continues = JOINS.get(level or "") or JOINS[choose_word_level(explanation)]
-    groups = _group_steps(explanation.steps, continues)
+    groups = _group_steps(explanation.steps, partial(continues, explanation.answer))
     return [_make_word(explanation, group) for group in groups]
 
 
@@ -93,12 +94,15 @@ def _group_steps(steps: Sequence[Step], continues: Callable[[Step, Step], bool])
     return groups
 
 
-def _continues_word(previous: Step, step: Step) -> bool:
+def _continues_word(answer: str, previous: Step, step: Step) -> bool:
     # A blank between them would be a character of neither.
-    return step.start <= previous.end
+    if step.start > previous.end:
+        return False
+    # In scripts that have no blanks between words, tokens are words; the bytes of a character may be several.
+    return step.start <= previous.start or not is_beside_unspaced(answer, step.start)
 
 
-def _continues_character(previous: Step, step: Step) -> bool:
+def _continues_character(_: str, previous: Step, __: Step) -> bool:
     # The first bytes of a character, such as an emoji, have no characters of their own.
     return previous.end <= previous.start
 

@@ -5,11 +5,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from operator import itemgetter
 from typing import NamedTuple
 
 from clearhead.explanation import Explanation
-from clearhead.model.text_units import LARGER_UNITS, list_units
+from clearhead.model.text_units import list_units
 
 
 class Range(NamedTuple):
@@ -31,11 +32,7 @@ class TokenGroup:
 
 def group_tokens(explanation: Explanation, level: str) -> list[TokenGroup]:
     """Return the groups of a level: "word", "token", "sentence" or "source"."""
-    if level in LARGER_UNITS:
-        return _group_by_unit(explanation)
-    if level == "word":
-        return _group_by_word(explanation)
-    return _group_by_token(explanation)
+    return GROUPINGS[level](explanation)
 
 
 def _group_by_unit(explanation: Explanation) -> list[TokenGroup]:
@@ -69,7 +66,7 @@ def _find_owner(words: Sequence[Range], token: Range) -> Range | None:
 
 
 def _find_words(explanation: Explanation) -> list[Range]:
-    return [Range(segment, *match.span()) for segment, match in explanation.find_words()]
+    return list(starmap(Range, explanation.find_words()))
 
 
 def _contains_start(word: Range, token: Range) -> bool:
@@ -107,6 +104,14 @@ def _group_by_token(explanation: Explanation) -> list[TokenGroup]:
 def _extend(group: TokenGroup, index: int, token: Range) -> TokenGroup:
     end = max(group.range.end, token.end)
     return TokenGroup(group.range._replace(end=end), [*group.tokens, index])
+
+
+GROUPINGS = {
+    "word": _group_by_word,
+    "token": _group_by_token,
+    "sentence": _group_by_unit,
+    "source": _group_by_unit,
+}
 
 
 def is_outside_text(explanation: Explanation, index: int) -> bool:
