@@ -6,7 +6,9 @@ import transformers
 
 import clearhead
 from clearhead.errors import BadInput, BadOption
+from clearhead.views import json_record
 from tests.helpers.language_models import make_decoder, make_tokenizer
+from tests.helpers.pictures import picture
 
 CHAT = [{"role": "user", "content": "the capital of france is"}]
 
@@ -59,3 +61,14 @@ def test_options_of_writing_that_are_refused(short, generation, message):
     with pytest.raises(BadOption, match=message) as caught:
         clearhead.explain(short, "the capital of france is", "gradient-x-input", generation=generation)
     assert "\n" not in str(caught.value)
+
+
+def test_a_picture_for_a_model_of_texts(llama):
+    with pytest.raises(BadInput, match=r"^LlamaForCausalLM reads no pictures: give the prompt as a text"):
+        clearhead.explain(llama, (picture(), "the capital is"), "gradient-x-input")
+
+
+def test_the_record_names_the_foil(llama):
+    arguments = {"answer": "paris", "versus": "london", "check": False}
+    explanation = clearhead.explain(llama, "the capital is", "gradient-x-input", **arguments)
+    assert json_record.record(explanation)["target"]["versus"] == "london"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clearhead.model.model import Model
 
 DEFAULT_LANGUAGE_MODEL = "clearhead/smollm2"
+TEXT_ADVICE = "pipe it into clearhead ask -"
 
 Prompts = Annotated[
     list[str],
@@ -83,7 +84,7 @@ def ask(
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    texts = InputReader(images=False, text_column=text_column).read(prompts)
+    texts = InputReader(images=False, text_column=text_column, text_advice=TEXT_ADVICE).read(prompts)
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None, allow_pickle=allow_pickle)

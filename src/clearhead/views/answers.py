@@ -129,14 +129,15 @@ def _join_foils(steps: Iterable[Step]) -> tuple[str, float | None]:
     foils = list(filter(_is_contrasted, steps))
     if not foils:
         return "", None
-    return _spell_foils(foils), math.prod(map(foil_probability, foils))
+    return spell_foil(foils), math.prod(map(foil_probability, foils))
 
 
 def _is_contrasted(step: Step) -> bool:
     return step.versus is not None
 
 
-def _spell_foils(foils: Iterable[Step]) -> str:
+def spell_foil(foils: Iterable[Step]) -> str:
+    """Return the text of the foils of some steps."""
     # Together, because a blank between two words is the first character of the second.
     return spell_token("".join(step.versus or "" for step in foils))
 
