@@ -54,7 +54,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     precision: str | None = None,
     overflow: str | None = None,
     long: str | None = None,
-    answer: str | Sequence[str] | None = None,
+    answer: str | Sequence[str] | Sequence[int] | None = None,
     versus: Any = None,
     focus: Focus = None,
     matrix: bool = False,
@@ -79,11 +79,11 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 
     For a language model the inputs are prompts: texts, or lists of chat messages; for a model that reads pictures also
     pairs of a picture, or a list of them, and a text or chat, or the tensors of its processor. `answer` is what to
-    explain; None lets the model write one, with the options in `generation`. `versus` is another answer to compare
-    with, `focus` a part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains
-    every step as well, and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt
-    at {sources}, or before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping
-    names them.
+    explain, a text or, for a single prompt, a list of token ids; None lets the model write one, with the options in
+    `generation`. `versus` is another answer to compare with, `focus` a part of the answer (words, the index of a step,
+    or a pair of characters), `matrix=True` explains every step as well, and `scale` is "log-prob" (the default) or
+    "logit". `sources` are documents (put into the prompt at {sources}, or before it), segments of the prompt as texts
+    or (start, end), "sentences" or "turns"; a mapping names them.
 
     A model that labels words, fills in masked words, finds boxes or labels pixels has many outputs: `focus` is the one
     to explain, or a list with one per input (docs/heads.md). A multiple choice is (context, [choice, choice, …]).
@@ -137,7 +137,7 @@ def compare(  # noqa: PLR0913 - as for `explain`
     precision: str | None = None,
     overflow: str | None = None,
     long: str | None = None,
-    answer: str | Sequence[str] | None = None,
+    answer: str | Sequence[str] | Sequence[int] | None = None,
     versus: Any = None,
     focus: Focus = None,
     matrix: bool = False,

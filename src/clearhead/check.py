@@ -13,11 +13,12 @@ MIN_GROUPS = 5
 class Check:
     """What the explained score does when the strongest units are hidden, or shown alone, beside others.
 
-    Units are the words of a text, the patches of an image, or both; their `kind` is "word", "token", "patch", or for a
-    model that reads them together "word or patch". `strongest` names the `count` units that were hidden, in the order
-    of their relevance (empty for an image alone). `score` is that of the whole input; `hidden` and `shown` are the
-    scores without the strongest units and with nothing else, `hidden_random` and `shown_random` the means over groups
-    of as many other units. `scale` says what the scores are: "probability", "logit", "log-prob" or "value".
+    Units are the words of a text, the patches of an image, or both; their `kind` is "word", "token", "patch", for a
+    model that reads them together "word or patch", for methods that score these as wholes "sentence" or "source".
+    `strongest` names the `count` units that were hidden, in the order of their relevance (empty for an image alone).
+    `score` is that of the whole input; `hidden` and `shown` are the scores without the strongest units and with nothing
+    else, `hidden_random` and `shown_random` the means over groups of as many other units. `scale` says what the scores
+    are: "probability", "logit", "log-prob" or "value".
 
     `p_value` is the chance that a random order of the units does as well as the explanation; `percentile` is the share
     of random orders that it beats. `passes` counts the perturbed inputs that were run, `seed` drew random orders where

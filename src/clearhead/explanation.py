@@ -1,6 +1,5 @@
 """The result of attribution: tokens, relevance and provenance of one input."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from clearhead.check import Check
 from clearhead.errors import BadOption
 from clearhead.lazy import LazyList
 from clearhead.model.images import place_map
+from clearhead.model.text_units import TextUnit, find_larger_unit, list_units
+from clearhead.model.unspaced import find_word_spans
 from clearhead.model.word_columns import PlacedOffsets
 from clearhead.validation import require_choice, require_integer
 
@@ -104,16 +105,26 @@ class Explanation:
     def top(self, k: int = 10, unit: str | None = None) -> list[tuple[str, float]]:
         """Return the k words with the highest relevance (see `words`); ties by position.
 
+        Methods that score sentences or sources as wholes have these in the place of words, sources by their names.
         `unit="token"` returns tokens, as do explanations of images and of tensors, which have no words. Special tokens
         are left out.
         """
         require_integer("k", k, 0)
         if unit is not None:
             require_choice("unit", unit, TOP_UNITS)
+        if unit is None and find_larger_unit(self):
+            return self._rank_units()[:k]
         if unit == "word" or (unit is None and self._has_words()):
             ranked = sorted(self.words(), key=lambda word: -word.relevance)
             return [(word.text, float(word.relevance)) for word in ranked[:k]]
         return [(self.tokens[index], float(self.relevance[index])) for index in self._rank_tokens()[:k]]
+
+    def _rank_units(self) -> list[tuple[str, float]]:
+        units = [(unit.name or unit.text, self._sum_tokens(unit.tokens)) for unit in list_units(self)]
+        return sorted(units, key=lambda unit: -unit[1])
+
+    def _sum_tokens(self, tokens: list[int]) -> float:
+        return float(self.relevance[tokens].sum())
 
     def _has_words(self) -> bool:
         """Return whether the text is known, and has words rather than one long string."""
@@ -138,6 +149,7 @@ class Explanation:
     def words(self, reduction: str | None = None) -> list[Word]:
         """Return the words between blanks, with the relevance of their sub-words reduced to one number.
 
+        In scripts that have no blanks between words, such as Chinese, tokens are words.
         `reduction` is sum, mean, max, strongest or first; by default `word_reduction`.
         """
         reduce = _find_reduction(reduction or self.word_reduction)
@@ -147,6 +159,15 @@ class Explanation:
             if spans is not None:
                 return self._make_words(spans, reduce)
         return self._search_words(reduce)
+
+    def units(self) -> list[Word]:
+        """Return what the method scored as a whole: sentences, the sources of a prompt, or else words."""
+        if not find_larger_unit(self):
+            return self.words()
+        return list(map(self._make_unit, list_units(self)))
+
+    def _make_unit(self, unit: TextUnit) -> Word:
+        return Word(unit.text, self._sum_tokens(unit.tokens), unit.start, unit.end, unit.segment)
 
     def _make_words(self, spans: list[list[int]], reduce: Callable[[Array], float]) -> list[Word]:
         """Return words whose characters and tokens are known (see `WordColumns`)."""
@@ -173,25 +194,32 @@ class Explanation:
         starts = [_TokenStarts.of(self, segment) for segment in range(len(self._segments))]
         relevance = self.relevance.tolist()
         words = []
-        for segment, match in self.find_words():
-            start, end = match.span()
+        for segment, start, end in self.find_words():
             indices = starts[segment].find_within(start, end)
+            text = self._segments[segment][start:end]
             if len(indices) == 1:
-                words.append(Word(match.group(), relevance[indices[0]], start, end, segment))
+                words.append(Word(text, relevance[indices[0]], start, end, segment))
             # A truncated text has words without tokens.
             elif indices:
-                words.append(Word(match.group(), reduce(self.relevance[indices]), start, end, segment))
+                words.append(Word(text, reduce(self.relevance[indices]), start, end, segment))
         return words
 
     def _require_text(self) -> None:
         if self.text is None or self.offsets is None:
             raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
 
-    def find_words(self) -> Iterator[tuple[int, re.Match[str]]]:
-        """Yield every word between blanks and special tokens, with the index of its text."""
+    def find_words(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the index of its text, and the characters, of every word between blanks and special tokens.
+
+        In scripts that have no blanks between words, such as Chinese, tokens are words.
+        """
         for index, segment in enumerate(self._segments):
-            for match in re.finditer(r"\S+", self._blank_special(segment, index)):
-                yield index, match
+            for start, end in find_word_spans(self._blank_special(segment, index), self._list_starts(segment, index)):
+                yield index, start, end
+
+    def _list_starts(self, text: str, segment: int) -> Sequence[int]:
+        """Return where tokens begin that may be words of their own."""
+        return () if text.isascii() else _TokenStarts.of(self, segment).starts
 
     def _blank_special(self, text: str, segment: int) -> str:
         """Replace special tokens that stand in the text, such as those of a chat template, by blanks."""

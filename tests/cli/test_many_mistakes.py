@@ -26,6 +26,7 @@ FILES = {
 MISTAKES = {
     "missing spreadsheet": ("explain news.xlsx -m MODEL", "There is no file 'news.xlsx'"),
     "missing document": ("explain review.docx -m MODEL", "add --as-text"),
+    "missing prompt": ("ask prompt.txt -m MODEL", "If it is a text, pipe it into clearhead ask -."),
     "missing photo": ("explain photo.jpg -m MODEL", "There is no file 'photo.jpg'"),
     "missing path": ("explain data/missing_file -m MODEL", "There is no file 'data/missing_file'"),
     "missing table": ("compare missing.csv -m MODEL", "There is no file 'missing.csv'"),

@@ -25,7 +25,7 @@ from clearhead.engine.step_trace import StepTrace, split_targets
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
-from clearhead.model.answer_inputs import answer_prompt, encode_prompt, tokenise_answer
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt, is_token_ids, tokenise_answer
 from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded, EncodedList, collate
 from clearhead.model.model import Model
@@ -38,12 +38,13 @@ from clearhead.model.target import LOG_PROB, SCALES, AnswerTarget
 class AnswerOptions:
     """What of an answer is explained, and against what.
 
-    `answer` is given or, if None, generated with the options in `generation`; `versus` is another answer of as many
-    tokens. `focus` is a part of the answer (see `Focus`). `matrix` asks for the relevance of every single step.
-    `scale` is "log-prob" or "logit", without a foil. `sources` are parts of the prompt (see `Sources`).
+    `answer` is given, as a text or as token ids, or, if None, generated with the options in `generation`; `versus` is
+    another answer of as many tokens. `focus` is a part of the answer (see `Focus`). `matrix` asks for the relevance of
+    every single step. `scale` is "log-prob" or "logit", without a foil. `sources` are parts of the prompt (see
+    `Sources`).
     """
 
-    answer: str | Sequence[str] | None = None
+    answer: str | Sequence[str] | Sequence[int] | None = None
     versus: str | Sequence[str] | None = None
     focus: Focus = None
     matrix: bool = False
@@ -98,7 +99,10 @@ def _validate_options(options: AnswerOptions) -> None:
 def _per_prompt(name: str, value: Any, count: int) -> list[Any]:
     if value is None or isinstance(value, str):
         return [value] * count
-    if not isinstance(value, list | tuple) or len(value) != count:
+    # Token ids are the answer to a single prompt.
+    if is_token_ids(value) and count == 1:
+        return [value]
+    if not isinstance(value, list | tuple) or len(value) != count or is_token_ids(value):
         raise BadInput(f"'{name}' is one text for all prompts or a list with one for each of the {count}.")
     return list(value)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clearhead.model.model import Model
 
 DEFAULT_LANGUAGE_MODEL = "clearhead/smollm2"
+TEXT_ADVICE = "pipe it into clearhead ask -"
 
 Prompts = Annotated[
     list[str],
@@ -84,7 +85,8 @@ def ask(
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    texts = select_inputs(InputReader(images=False, text_column=text_column).read(prompts))
+    reader = InputReader(images=False, text_column=text_column, text_advice=TEXT_ADVICE)
+    texts = select_inputs(reader.read(prompts))
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None, allow_pickle=allow_pickle)

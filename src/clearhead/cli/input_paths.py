@@ -21,11 +21,12 @@ OTHER_ENDINGS |= {".doc": OTHER_ENDINGS[".docx"], ".odt": OTHER_ENDINGS[".docx"]
 NAMED_ENDINGS = (".md", ".rtf", ".xml", ".zip", ".gz", ".log", ".heic", ".svg")
 
 
-def refuse_missing_file(argument: str) -> None:
-    """Raise BadFile for what can only be meant as a file."""
+def refuse_missing_file(argument: str, advice: str = "add --as-text") -> None:
+    """Raise BadFile for what can only be meant as a file; `advice` says what to do if it is a text."""
     # Everything else that is no file is a text.
     if _is_path(argument):
-        raise BadFile(f"There is no file '{argument}'.{_suggest_file(Path(argument))} If it is a text, add --as-text.")
+        suggestion = _suggest_file(Path(argument))
+        raise BadFile(f"There is no file '{argument}'.{suggestion} If it is a text, {advice}.")
 
 
 def refuse_folder(path: Path, argument: str) -> None:

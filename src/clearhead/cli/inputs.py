@@ -67,7 +67,8 @@ class InputReader:
     """How INPUT arguments are read.
 
     With `images` the model reads images, so that texts in tables are paths. `gold` are the values of --gold: phrases,
-    mask files, or one column of a table. With `as_text` every argument is a text, also if it looks like a file's name.
+    mask files, or one column of a table. With `as_text` every argument is a text, also if it looks like a file's name;
+    `text_advice` says what else to do with one that does.
     """
 
     images: bool
@@ -75,6 +76,7 @@ class InputReader:
     pair: bool = False
     gold: Sequence[str] = ()
     as_text: bool = False
+    text_advice: str = "add --as-text"
 
     def read(self, arguments: Sequence[str]) -> list[Any]:
         """Return every input in order; a row without a text or picture has its error, a BadInput, in its place."""
@@ -103,7 +105,7 @@ class InputReader:
         path = Path(argument)
         if path_exists(path):
             return self._read_file(path, argument)
-        refuse_missing_file(argument)
+        refuse_missing_file(argument, self.text_advice)
         return [argument]
 
     def _read_file(self, path: Path, argument: str) -> list[Any]:

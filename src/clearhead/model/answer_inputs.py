@@ -1,15 +1,16 @@
 """Encode prompts and answers for language models: texts or chats, answers that are given or generated."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise, takewhile
-from typing import Any
+from typing import Any, TypeGuard
 
-from clearhead.errors import BadInput
+from clearhead.errors import BadInput, BadOption
 from clearhead.model.batches import Answer, Encoded, Item
 from clearhead.model.chats import Chat, find_contents, is_chat, mark_template, render_chat
-from clearhead.model.model import Model
+from clearhead.model.model import Model, max_tokens
 from clearhead.model.picture_inputs import continue_picture_prompt, encode_picture_prompt, needs_token_types
 from clearhead.model.picture_prompts import PicturePrompt, has_pictures
 from clearhead.model.sequence_inputs import (
@@ -23,6 +24,7 @@ from clearhead.model.sequence_inputs import (
     tokenise_target,
 )
 from clearhead.model.text_inputs import encode_text, validate_length
+from clearhead.validation import require_integer
 
 Tokenise = Callable[[str], list[int]]
 DEFAULT_NEW_TOKENS = 64
@@ -62,21 +64,56 @@ def _encode_chat(model: Model, messages: Chat) -> Encoded:
     return replace(encoded, item=mark_template(encoded.item, find_contents(rendered, messages)))
 
 
-def answer_prompt(model: Model, prompt: Encoded, answer: str | None, generation: Mapping[str, Any]) -> Encoded:
-    """Return a prompt with its answer; without one, with what the model writes under the options of `generation`."""
+def answer_prompt(
+    model: Model, prompt: Encoded, answer: str | Sequence[int] | None, generation: Mapping[str, Any]
+) -> Encoded:
+    """Return a prompt with its answer, a text or token ids; without one, with what the model writes.
+
+    `generation` are options of its writing.
+    """
     if answer is None:
         return add_answer(model, prompt, *_write_answer(model, prompt, generation))
-    ids = tokenise_answer(model, prompt, answer)
+    ids = _read_answer(model, prompt, answer)
     if model.is_encoder_decoder:
         return add_answer(model, prompt, ids, find_start(model, generation))
     return add_answer(model, prompt, ids)
+
+
+def _read_answer(model: Model, prompt: Encoded, answer: str | Sequence[int]) -> list[int]:
+    if not is_token_ids(answer):
+        return tokenise_answer(model, prompt, answer)  # type: ignore[arg-type]
+    _require_known(model, [min(answer), max(answer)])
+    return list(answer)
+
+
+def _require_known(model: Model, token_ids: Sequence[int]) -> None:
+    """Raise BadInput for numbers that are no tokens of the model."""
+    last = _count_tokens(model) - 1
+    for token_id in token_ids:
+        if not 0 <= token_id <= last:
+            raise BadInput(f"The answer has the token {token_id}, but {model.name} has tokens 0 … {last}.")
+
+
+def _count_tokens(model: Model) -> int:
+    count: int = model.network.language_model.get_input_embeddings().num_embeddings
+    return count
+
+
+def is_token_ids(answer: object) -> TypeGuard[Sequence[int]]:
+    """Return whether an answer is a list of token ids rather than a text."""
+    return isinstance(answer, list | tuple) and bool(answer) and all(map(_is_integer, answer))
+
+
+def _is_integer(value: object) -> bool:
+    # For Python a bool is an integer too.
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _write_answer(model: Model, prompt: Encoded, generation: Mapping[str, Any]) -> tuple[list[int], list[int] | None]:
     """Return the tokens that the model writes, and those that the decoder of an encoder–decoder starts with."""
     if not model.is_encoder_decoder:
         return generate_answer(model, prompt, generation), None
-    start, written = generate_target(model, prompt, _complete_settings(generation))
+    start, written = generate_target(model, prompt, _complete_settings(generation, DEFAULT_NEW_TOKENS))
     return _keep_answer(model, written), start
 
 
@@ -233,12 +270,33 @@ def _begins_apart(character: str) -> bool:
 
 def generate_answer(model: Model, prompt: Encoded, options: Mapping[str, Any]) -> list[int]:
     """Let the model continue a prompt, greedily unless the options say otherwise; return the new tokens."""
-    written = generate_tokens(model, prompt, _complete_settings(options))
+    most = _count_free_positions(model, prompt)
+    _require_room(model, prompt, options, most)
+    written = generate_tokens(model, prompt, _complete_settings(options, min(DEFAULT_NEW_TOKENS, most)))
     return _keep_answer(model, written[prompt.length :])
 
 
-def _complete_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"max_new_tokens": DEFAULT_NEW_TOKENS, "do_sample": False, **options}
+def _count_free_positions(model: Model, prompt: Encoded) -> int:
+    """Return how many tokens a decoder may write after a prompt."""
+    limit = max_tokens(model) or sys.maxsize
+    # The last token is written, but never read.
+    return max(1, limit - prompt.length + 1)
+
+
+def _require_room(model: Model, prompt: Encoded, options: Mapping[str, Any], most: int) -> None:
+    """Raise BadOption for more new tokens than a decoder has positions for."""
+    count: Any = options.get("max_new_tokens")
+    if _is_integer(count) and count > most:
+        raise BadOption(
+            f"max_new_tokens={count} is too large: after the {prompt.length} tokens of the prompt, {model.name} can "
+            f"write at most {most}."
+        )
+
+
+def _complete_settings(options: Mapping[str, Any], new_tokens: int) -> dict[str, Any]:
+    settings = {"max_new_tokens": new_tokens, "do_sample": False, **options}
+    require_integer("max_new_tokens", settings["max_new_tokens"])
+    return settings
 
 
 def _keep_answer(model: Model, ids: list[int]) -> list[int]:
@@ -256,8 +314,13 @@ def _drop_end(model: Model, ids: list[int]) -> list[int]:
 
 
 def _list_ends(model: Model) -> Sequence[int]:
-    # A model may have one end token, several, or none.
-    ends = model.network.language_model.generation_config.eos_token_id
+    ends = _read_ends(model)
     if isinstance(ends, int):
         return [ends]
     return ends or ()
+
+
+def _read_ends(model: Model) -> int | Sequence[int] | None:
+    """Return the token that ends an answer, several, or None."""
+    ends: int | Sequence[int] | None = model.network.language_model.generation_config.eos_token_id
+    return ends

@@ -32,13 +32,17 @@ NOT_FOR_THE_NETWORK = ("labels", "special_tokens_mask", "offset_mapping")
 CROPPING_TYPES = ("llava", "vipllava")
 
 
+def _refuse_pictures(model: Model, prompt: PicturePrompt) -> BadInput:
+    advice = "give the prompt as a text or a list of chat messages"
+    if isinstance(prompt, Mapping):
+        return BadInput(f"A dict cannot be explained by {model.name}, which reads no pictures: {advice}.")
+    return BadInput(f"{model.name} reads no pictures: {advice}, or choose a model that does.")
+
+
 def encode_picture_prompt(model: Model, prompt: PicturePrompt) -> Encoded:
     """Tokenise a prompt with its pictures; it is embedded when it has an answer (`continue_picture_prompt`)."""
     if not model.reads_pictures:
-        raise BadInput(
-            f"A {type(prompt).__name__} cannot be explained by {model.name}, which reads no pictures: give the prompt "
-            "as a text or a list of chat messages."
-        )
+        raise _refuse_pictures(model, prompt)
     pictures, words = split_prompt(prompt)
     images = list(map(open_image, pictures))
     if isinstance(words, Mapping):

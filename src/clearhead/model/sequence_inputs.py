@@ -1,6 +1,7 @@
 """Encode sources and answers for encoder–decoders, whose decoder reads the answer's own beginning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -15,6 +16,8 @@ from clearhead.model.model import Model
 from clearhead.model.text_inputs import validate_length
 
 LENGTH_ADVICE = (" Shorten the answer.",)
+# What every text is written with.
+OWN_SETTINGS = {"max_new_tokens", "do_sample"}
 # In the order in which generation looks for the token that a decoder starts with.
 START_SETTINGS = ("decoder_start_token_id", "bos_token_id")
 Offsets = Sequence[tuple[int, ...]]
@@ -69,10 +72,24 @@ def generate_target(model: Model, source: Encoded, settings: Mapping[str, Any]) 
 
 def generate_tokens(model: Model, encoded: Encoded, settings: Mapping[str, Any]) -> list[int]:
     """Let the model write; return all tokens of its output, for a decoder with those of the prompt."""
-    with torch.inference_mode(), keep_positions(model.network.language_model):
-        written = model.network.language_model.generate(**_list_prompt_tensors(model, encoded), **settings)
+    tensors = _list_prompt_tensors(model, encoded)
+    with torch.inference_mode(), keep_positions(model.network.language_model), _refuse_settings(settings):
+        written = model.network.language_model.generate(**tensors, **settings)
     tokens: list[int] = written[0].tolist()
     return tokens
+
+
+@contextmanager
+def _refuse_settings(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Raise BadOption in the place of an error of settings that the user chose."""
+    try:
+        yield
+    except ValueError as error:
+        # Without any the error is of another kind.
+        if not settings.keys() - OWN_SETTINGS:
+            raise
+        reason = " ".join(str(error).split())
+        raise BadOption(f"The model refuses the options in generation: {reason}") from error
 
 
 def _list_prompt_tensors(model: Model, encoded: Encoded) -> dict[str, Tensor]:

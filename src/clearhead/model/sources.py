@@ -11,8 +11,8 @@ from clearhead.model.batches import Item
 from clearhead.model.chats import Chat, Prompt, is_chat, read_content
 from clearhead.model.focus import is_integer_pair
 from clearhead.model.source_span import SourceSpan
+from clearhead.model.text_units import SENTENCE_PATTERN
 
-SENTENCE_PATTERN = r"\S.*?(?:[.!?]+(?=\s|$)|$)"
 SENTENCES = "sentences"
 TURNS = "turns"
 PLACEHOLDER = "{sources}"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from clearhead.arrays import Array
+from clearhead.model.unspaced import UNSPACED
 
 LAST_SPACE = 0x3000
 """The highest code point for which `str.isspace` is true."""
@@ -16,10 +17,14 @@ IS_SPACE = np.array([chr(code).isspace() for code in range(LAST_SPACE + 2)])
 
 @dataclass(frozen=True, eq=False)
 class Characters:
-    """The characters of all segments of texts, one after the other: where segments begin, and what is no blank."""
+    """The characters of all segments of texts, one after the other: where segments begin, and what is no blank.
+
+    `has_unspaced` tells which segments have words of scripts without blanks between them.
+    """
 
     begins: Array
     is_visible: Array
+    has_unspaced: Array
 
     @classmethod
     def of(cls, segments: Sequence[str]) -> "Characters | None":
@@ -30,7 +35,8 @@ class Characters:
             return None
         codes = np.frombuffer(encoded, np.uint32)
         lengths = np.fromiter(map(len, segments), np.int64, len(segments))
-        return cls(np.cumsum(lengths) - lengths, ~IS_SPACE[np.minimum(codes, LAST_SPACE + 1)])
+        has_unspaced = np.fromiter(map(_has_unspaced, segments), bool, len(segments))
+        return cls(np.cumsum(lengths) - lengths, ~IS_SPACE[np.minimum(codes, LAST_SPACE + 1)], has_unspaced)
 
     def skip_spaces(self, segment: Array, start: Array, end: Array) -> Array:
         """Return the starts of tokens without the leading spaces that byte-level tokenizers count to them."""
@@ -78,6 +84,11 @@ class Characters:
     def visible_before(self) -> Array:
         """How many characters before each one, and before the end, are no blanks."""
         return np.append(np.int32(0), _count_up_to(self.is_visible))
+
+
+def _has_unspaced(text: str) -> bool:
+    # Most texts are ASCII, which a text knows of itself.
+    return not text.isascii() and UNSPACED.search(text) is not None
 
 
 def _count_up_to(is_counted: Array) -> Array:
@@ -147,7 +158,7 @@ class WordColumns:
         return cls(
             starts=np.searchsorted(text, np.arange(tokens.count + 1)),
             spans=shrink(np.stack(spans)),
-            is_regular=_find_regular(tokens, word),
+            is_regular=_find_regular(tokens, word) & ~_sum_segments(characters.has_unspaced, tokens.count).astype(bool),
             read_shares=_measure_read(tokens, characters),
         )
 

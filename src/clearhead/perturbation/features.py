@@ -18,12 +18,12 @@ from clearhead.engine.patches import number_cells
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs, Item
 from clearhead.model.model import Model
-from clearhead.model.sources import SENTENCE_PATTERN
+from clearhead.model.text_units import SENTENCE_PATTERN
+from clearhead.model.unspaced import find_word_spans
 from clearhead.validation import require_choice
 
 TEXT_UNITS = ("sub-word", "word", "sentence", "source")
 IMAGE_UNITS = ("patch", "grid", "slic", "segment", "pixel")
-UNIT_PATTERNS = {"word": r"\S+", "sentence": SENTENCE_PATTERN}
 SEGMENTS = 49
 
 Span = tuple[int, int, int]
@@ -161,7 +161,8 @@ def _span_keys(item: Item, unit: str) -> list[Any]:
         raise _needs_text(unit)
     if unit == "source":
         return _source_keys(item, item.offsets)
-    spans = _find_spans(as_segments(item.text), UNIT_PATTERNS[unit])
+    texts = as_segments(item.text)
+    spans = _find_sentences(texts) if unit == "sentence" else _find_words(texts, item.offsets)
     return [_span_key(offset, spans, index) for index, offset in enumerate(item.offsets)]
 
 
@@ -183,16 +184,27 @@ def as_segments(text: str | tuple[str, ...]) -> tuple[str, ...]:
     return (text,)
 
 
-def _find_spans(texts: tuple[str, ...], pattern: str) -> list[Span]:
-    spans = []
+def _find_sentences(texts: tuple[str, ...]) -> list[Span]:
+    spans: list[Span] = []
     for segment, text in enumerate(texts):
-        spans.extend(_match_spans(segment, text, pattern))
+        # A sentence may go on after a line break.
+        spans.extend((segment, *match.span()) for match in re.finditer(SENTENCE_PATTERN, text, re.S))
     return spans
 
 
-def _match_spans(segment: int, text: str, pattern: str) -> list[Span]:
-    # A sentence may go on after a line break.
-    return [(segment, *match.span()) for match in re.finditer(pattern, text, re.S)]
+def _find_words(texts: tuple[str, ...], offsets: Sequence[tuple[int, ...]]) -> list[Span]:
+    """Return the words between blanks; in scripts without them, tokens."""
+    spans: list[Span] = []
+    for segment, text in enumerate(texts):
+        words = find_word_spans(text, _list_starts(offsets, segment))
+        spans.extend((segment, *word) for word in words)
+    return spans
+
+
+def _list_starts(offsets: Sequence[tuple[int, ...]], segment: int) -> list[int]:
+    """Return the first characters of the tokens of a text, in ascending order."""
+    spans = map(as_span, offsets)
+    return sorted(start for own, start, end in spans if own == segment and start < end)
 
 
 def _span_key(offset: tuple[int, ...], spans: list[Span], otherwise: int | None) -> Any:

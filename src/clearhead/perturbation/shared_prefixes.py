@@ -187,7 +187,7 @@ class _Kept:
         shared = self.tree.shared[number]
         if parent not in self.by_row or not shared:
             return None
-        return [(keys[:, :, :shared], values[:, :, :shared]) for keys, values in self.by_row[parent]]
+        return _cut_all(self.by_row[parent], shared)
 
     def add(self, number: int, layers: Iterator[tuple[Tensor, Tensor]]) -> None:
         """Keep what other rows will continue, as far as there is room."""
@@ -212,7 +212,15 @@ class _Kept:
 
 def _copy_start(keys: Tensor, values: Tensor, length: int) -> tuple[Tensor, Tensor]:
     # Cloned, since a view would keep the whole batch in memory.
-    return keys[:, :, :length].clone(), values[:, :, :length].clone()
+    return _cut(keys, length).clone(), _cut(values, length).clone()
+
+
+def _cut(states: Tensor, length: int) -> Tensor:
+    return states[:, :, :length]
+
+
+def _cut_all(layers: KeysAndValues, length: int) -> KeysAndValues:
+    return [(_cut(keys, length), _cut(values, length)) for keys, values in layers]
 
 
 def iterate_logits(network: AnswerNetwork, tree: PrefixTree, tokens: int) -> Iterator[tuple[int, Tensor]]:
@@ -278,7 +286,7 @@ def _stack_pasts(network: AnswerNetwork, pasts: list[KeysAndValues | None], widt
     template = next(filter(None, pasts), None)
     if template is None:
         return cache
-    empty = [(keys[:, :, :0], values[:, :, :0]) for keys, values in template]
+    empty = _cut_all(template, 0)
     for block, layers in enumerate(zip(*[past or empty for past in pasts], strict=True)):
         keys, values = zip(*layers, strict=True)
         cache.update(_pad_left(keys, width), _pad_left(values, width), block)

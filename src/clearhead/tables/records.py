@@ -174,7 +174,7 @@ def _name_texts(text: Any) -> Record:
 def _list_words(explanation: Explanation) -> list[Record] | None:
     if not _has_words(explanation):
         return None
-    return list(map(_word_record, explanation.words()))
+    return list(map(_word_record, explanation.units()))
 
 
 def _has_words(explanation: Explanation) -> bool:

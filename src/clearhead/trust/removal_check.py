@@ -1,5 +1,6 @@
 """Check explanations by removal: hide the units that they call the strongest, or show nothing else."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -16,6 +17,7 @@ from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
+from clearhead.model.text_units import find_larger_unit
 from clearhead.perturbation.run import perturbed_scores
 from clearhead.trust.experiment import Experiment, plan_experiments
 from clearhead.trust.units import group_units
@@ -30,8 +32,10 @@ TOO_LONG = "The text is longer than the model takes: its windows have no common 
 
 Rows = Sequence[Sequence[Explanation]]
 """The explanations of each input, all for the same target."""
-Experiments = Mapping[int, Sequence[Experiment]]
-"""The experiments of each input, by its row in the batch."""
+Key = tuple[int, str]
+"""The row of an input in the batch, and what is hidden of it as a whole (see `find_larger_unit`)."""
+Experiments = Mapping[Key, Sequence[Experiment]]
+"""The experiments of each input and kind of units."""
 
 
 def validate_check(check: bool | int | None) -> None:
@@ -75,20 +79,42 @@ def check_explanations(
 
 
 def _check_rows(model: Model, inputs: Inputs, rows: Rows, groups: int, seed: int) -> list[list[Explanation]]:
-    checked: dict[int, list[Explanation]] = {}
-    experiments: dict[int, list[Experiment]] = {}
-    for row, explanations in enumerate(rows):
+    checked: dict[Key, list[Explanation]] = {}
+    experiments: dict[Key, list[Experiment]] = {}
+    for key, explanations in _group_by_unit(rows).items():
+        row, unit = key
         try:
-            units = group_units(model, inputs, row, explanations[0].grid)
-            experiments[row] = plan_experiments(units, explanations, groups, seed)
+            units = group_units(model, inputs, row, explanations[0].grid, unit)
+            experiments[key] = plan_experiments(units, explanations, groups, seed)
         except ClearheadError as error:
-            checked[row] = _note_reason(explanations, str(error))
+            checked[key] = _note_reason(explanations, str(error))
     if experiments:
         checked.update(_try_experiments(model, inputs, experiments))
-    return [checked[row] for row in range(len(rows))]
+    return _restore_order(rows, checked)
 
 
-def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[int, list[Explanation]]:
+def _group_by_unit(rows: Rows) -> dict[Key, list[Explanation]]:
+    """Return the explanations of each input whose methods score the same kind of units."""
+    groups: dict[Key, list[Explanation]] = defaultdict(list)
+    for row, explanations in enumerate(rows):
+        for explanation in explanations:
+            groups[row, find_larger_unit(explanation)].append(explanation)
+    return groups
+
+
+def _restore_order(rows: Rows, checked: Mapping[Key, Sequence[Explanation]]) -> list[list[Explanation]]:
+    """Return the checked explanations of each input in the order of the given ones."""
+    remaining = {key: iter(group) for key, group in checked.items()}
+    return [_take_row(remaining, row, explanations) for row, explanations in enumerate(rows)]
+
+
+def _take_row(
+    remaining: Mapping[Key, Iterator[Explanation]], row: int, explanations: Sequence[Explanation]
+) -> list[Explanation]:
+    return [next(remaining[row, unit]) for unit in map(find_larger_unit, explanations)]
+
+
+def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[Key, list[Explanation]]:
     """Return the checked explanations of each input; if the model refuses what is left of an input, with the reason."""
     try:
         return _run_experiments(model, inputs, experiments)
@@ -96,8 +122,8 @@ def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> 
     except (ClearheadError, RuntimeError) as error:
         reason = str(error)
     unchecked = {}
-    for row, group in experiments.items():
-        unchecked[row] = _note_reason([own.explanation for own in group], reason)
+    for key, group in experiments.items():
+        unchecked[key] = _note_reason([own.explanation for own in group], reason)
     return unchecked
 
 
@@ -116,13 +142,13 @@ def _note_reason(explanations: Sequence[Explanation], reason: str) -> list[Expla
     return noted
 
 
-def _run_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[int, list[Explanation]]:
+def _run_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[Key, list[Explanation]]:
     """Return the checked explanations of each input, from the passes of all inputs."""
-    batch = select_rows(inputs, list(experiments))
+    batch = select_rows(inputs, [row for row, _ in experiments])
     groups = list(experiments.values())
     checked = {}
-    for row, group, scores in zip(experiments, groups, _score_masks(model, batch, groups), strict=True):
-        checked[row] = list(map(_conclude, group, scores))
+    for key, group, scores in zip(experiments, groups, _score_masks(model, batch, groups), strict=True):
+        checked[key] = list(map(_conclude, group, scores))
     return checked
 
 
@@ -133,7 +159,7 @@ def _conclude(experiment: Experiment, scores_S: Array) -> Explanation:
 def _score_masks(model: Model, batch: Inputs, groups: Sequence[Sequence[Experiment]]) -> list[list[Array]]:
     """Return the scores of each experiment of each input under its masks."""
     masks = list(map(_list_masks, groups))
-    # All explanations of an input have its units and its target.
+    # All explanations of a group have the same units and target.
     first = [group[0] for group in groups]
     scores = perturbed_scores(
         model,

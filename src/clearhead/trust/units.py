@@ -1,4 +1,4 @@
-"""The units that a check hides and shows: words of a text or a prompt, patches of an image."""
+"""The units that a check hides and shows: words, sentences or sources of a text or a prompt, patches of an image."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs, Item
 from clearhead.model.model import Model
+from clearhead.model.text_units import LARGER_UNITS
 from clearhead.perturbation.curves import feature_relevance
 from clearhead.perturbation.features import (
     Features,
@@ -42,7 +43,7 @@ class Units:
 
     @property
     def kind(self) -> str:
-        """What people call a unit: a word, a token or a patch; "word or patch" where an input has both."""
+        """What people call a unit: a word, token, sentence, source or patch; "word or patch" for inputs of both."""
         if self.real_T is None:
             return self.features.kind
         return " or ".join(filter(None, [self._text_kind, self._picture_kind]))
@@ -91,12 +92,18 @@ class Units:
         for number, span in enumerate(self.item.pictures, 1):
             if tokens[0] in span.tokens:
                 return f"part of picture {number}"
-        if self.item.text is None or self.item.offsets is None or self._text_kind != "word":
+        if self.item.text is None or self.item.offsets is None or self._text_kind == "token":
             return self._join_tokens(tokens)
         segment, start, _ = as_span(self.item.offsets[tokens[0]])
+        if self._text_kind == "source":
+            return self._name_source(start)
         _, _, end = as_span(self.item.offsets[tokens[-1]])
         # The tokens of some tokenizers begin with the blank before the word.
         return as_segments(self.item.text)[segment][start:end].strip()
+
+    def _name_source(self, character: int) -> str:
+        name = next(source.name for source in self.item.sources if source.start <= character < source.end)
+        return f"source {name}" if name.isdigit() else name
 
     def _join_tokens(self, tokens: Sequence[int]) -> str:
         return " ".join(self.item.tokens[token] for token in tokens)
@@ -107,19 +114,23 @@ def _find_tokens(labels_T: Array, number: int) -> list[int]:
     return np.flatnonzero(labels_T == number + 1).tolist()
 
 
-def group_units(model: Model, inputs: Inputs, row: int, grid: tuple[int, int] | None) -> Units:
-    """Return the units of one input of a batch; raise BadInput if there are fewer than two."""
-    units = _group_row(model, select_rows(inputs, [row]), grid)
+def group_units(model: Model, inputs: Inputs, row: int, grid: tuple[int, int] | None, unit: str = "") -> Units:
+    """Return the units of one input of a batch; raise BadInput if there are fewer than two.
+
+    `unit` is "sentence" or "source" for methods that score these as wholes.
+    """
+    units = _group_row(model, select_rows(inputs, [row]), grid, unit)
     if units.count < 2:
         raise BadInput(f"There is a single {units.kind}, so there are no others that it could be compared with.")
     return units
 
 
-def _group_row(model: Model, single: Inputs, grid: tuple[int, int] | None) -> Units:
+def _group_row(model: Model, single: Inputs, grid: tuple[int, int] | None, unit: str) -> Units:
     item = single.items[0]
     if holds_images(single):
         return Units(_group_patches(model, single, grid), item)
-    return Units(_group_text(model, single), item, text_mask(single)[0].cpu())
+    features = _group_prompt(model, single, unit) if unit else _group_text(model, single)
+    return Units(features, item, text_mask(single)[0].cpu())
 
 
 def _group_patches(model: Model, single: Inputs, grid: tuple[int, int] | None) -> Features:
@@ -142,7 +153,7 @@ def _group_prompt(model: Model, single: Inputs, unit: str) -> Features:
     """Return the units of a text; those of an answer are what is explained, and stay.
 
     So does the first token of a decoder's prompt, where attention goes that has nothing to look for: views and metrics
-    rank it apart too.
+    rank it apart too, unless it is part of a sentence or source that was hidden as a whole.
     """
     (features,) = group_features(model, single, unit)
     answer = single.items[0].answer
@@ -150,7 +161,7 @@ def _group_prompt(model: Model, single: Inputs, unit: str) -> Features:
         return features
     position_T = torch.arange(len(features.labels), device="cpu")
     may_hide_T = position_T < answer.start
-    if not model.is_encoder_decoder:
+    if not model.is_encoder_decoder and unit not in LARGER_UNITS:
         may_hide_T &= position_T > _find_first(single)
     return restrict_features(features, may_hide_T)
 

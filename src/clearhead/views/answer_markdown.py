@@ -31,7 +31,9 @@ def render(explanation: AnswerExplanation) -> Iterator[str]:
     yield from map(escape, describe_pictures(explanation))
     yield from _list_shares(explanation)
     yield from _list_strongest(explanation)
-    yield from _list_sources(explanation)
+    # The table of sources that were hidden as wholes lists them already.
+    if default_level(explanation) != "source":
+        yield from _list_sources(explanation)
     yield from _list_grid(explanation)
 
 
@@ -67,7 +69,7 @@ def _emphasise_segments(explanation: AnswerExplanation) -> list[str]:
 
 
 def _emphasise_segment(spans: Iterable[TextSpan], scale: Scale, level: str) -> str:
-    words = [emphasise(span, scale, level == "word") for span in spans]
+    words = [emphasise(span, scale, level != "token") for span in spans]
     return "".join(words).rstrip()
 
 

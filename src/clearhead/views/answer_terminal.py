@@ -37,7 +37,7 @@ from clearhead.views.terminal_parts import (
     sign_color,
     word_style,
 )
-from clearhead.views.text_spans import TextSpan, escape_hidden, split_segments
+from clearhead.views.text_spans import TextSpan, default_level, escape_hidden, split_segments
 
 SHARE_BAR_WIDTH = 40
 # Without colour the groups differ by their shades.
@@ -104,7 +104,9 @@ def render(explanation: AnswerExplanation, level: str | None, count: int) -> Ite
     yield from _render_shares(explanation)
     yield Text()
     yield render_ranking(scale, strongest_words(explanation, count, level))
-    yield from _render_sources(explanation)
+    # The ranking of sources that were hidden as wholes lists them already.
+    if default_level(explanation) != "source":
+        yield from _render_sources(explanation)
     yield from _render_grid(explanation)
     yield from render_check(explanation)
     yield from _render_footer(explanation)

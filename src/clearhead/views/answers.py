@@ -1,11 +1,12 @@
 """What the views of answers share: words with their probabilities, choices, the first token, shares and sources."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import numpy as np
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
-from clearhead.views.captions import clip
+from clearhead.model.unspaced import is_beside_unspaced
+from clearhead.views.captions import clip, name_span
 from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_coverage, format_diagnostics, format_notes
 from clearhead.views.numbers import format_percent, format_share
 from clearhead.views.scale import Scale, make_scale
 from clearhead.views.sink import Segments, has_sink, split_sink
-from clearhead.views.text_spans import TextSpan, default_level, escape_hidden, special_tokens, split_segments
+from clearhead.views.text_spans import TextSpan, choose_word_level, escape_hidden, special_tokens, split_segments
 from clearhead.views.trust import format_error
 
 # A page holds a colour per choice and word; more would make it slow to open.
@@ -74,8 +76,8 @@ def is_blank(step: Step) -> bool:
 
 def list_words(explanation: AnswerExplanation, level: str | None = None) -> list[AnswerWord]:
     """Return the words of the answer, or its tokens where the script has no blanks between words."""
-    continues = JOINS[level or default_level(explanation)]
-    groups = _group_steps(explanation.steps, continues)
+    continues = JOINS.get(level or "") or JOINS[choose_word_level(explanation)]
+    groups = _group_steps(explanation.steps, partial(continues, explanation.answer))
     return [_make_word(explanation, group) for group in groups]
 
 
@@ -92,12 +94,15 @@ def _group_steps(steps: Sequence[Step], continues: Callable[[Step, Step], bool])
     return groups
 
 
-def _continues_word(previous: Step, step: Step) -> bool:
+def _continues_word(answer: str, previous: Step, step: Step) -> bool:
     # A blank between them would be a character of neither.
-    return step.start <= previous.end
+    if step.start > previous.end:
+        return False
+    # In scripts that have no blanks between words, tokens are words; the bytes of a character may be several.
+    return step.start <= previous.start or not is_beside_unspaced(answer, step.start)
 
 
-def _continues_character(previous: Step, step: Step) -> bool:
+def _continues_character(_: str, previous: Step, __: Step) -> bool:
     # The first bytes of a character, such as an emoji, have no characters of their own.
     return previous.end <= previous.start
 
@@ -124,14 +129,15 @@ def _join_foils(steps: Iterable[Step]) -> tuple[str, float | None]:
     foils = list(filter(_is_contrasted, steps))
     if not foils:
         return "", None
-    return _spell_foils(foils), math.prod(map(foil_probability, foils))
+    return spell_foil(foils), math.prod(map(foil_probability, foils))
 
 
 def _is_contrasted(step: Step) -> bool:
     return step.versus is not None
 
 
-def _spell_foils(foils: Iterable[Step]) -> str:
+def spell_foil(foils: Iterable[Step]) -> str:
+    """Return the text of the foils of some steps."""
     # Together, because a blank between two words is the first character of the second.
     return spell_token("".join(step.versus or "" for step in foils))
 
@@ -225,8 +231,14 @@ def _locate_spans(spans: Iterable[TextSpan]) -> Iterator[tuple[int, float]]:
         start += len(span.text)
 
 
-def _sum_within(positions: Iterable[tuple[int, float]], word: AnswerWord) -> float:
-    return math.fsum(relevance for position, relevance in positions if word.start <= position < word.end)
+def _sum_within(positions: Sequence[tuple[int, float]], word: AnswerWord) -> float:
+    """Return the relevance of the spans that begin in a word, or of the one that it stands in."""
+    first = bisect_left(positions, word.start, key=itemgetter(0))
+    last = bisect_left(positions, word.end, key=itemgetter(0))
+    # A sentence that is relevant as a whole has several words; a part of an emoji has no characters.
+    if first == last and word.start < word.end:
+        first = max(0, first - 1)
+    return math.fsum(map(itemgetter(1), positions[first:last]))
 
 
 def list_shares(explanation: AnswerExplanation) -> list[Share]:
@@ -353,7 +365,7 @@ def list_step_cells(step: Step) -> list[str]:
 
 def list_word_cells(scale: Scale, span: TextSpan) -> list[str]:
     """Return the cells of a word in a table."""
-    return [span.text, scale.format(span.relevance_or_zero)]
+    return [name_span(span), scale.format(span.relevance_or_zero)]
 
 
 def list_source_cells(scale: Scale, source: Any) -> list[str]:

@@ -98,9 +98,15 @@ def format_headline(explanation: Explanation) -> str:
 
 def format_word(scale: Scale, span: TextSpan) -> str:
     """Format a word or token with its share or effect."""
-    return f"{escape_hidden(span.text)} {scale.format(span.relevance_or_zero)}"
+    return f"{escape_hidden(name_span(span))} {scale.format(span.relevance_or_zero)}"
+
+
+def name_span(span: TextSpan) -> str:
+    """Return a word or token as it stands in the text, a sentence or source on one line, cut if it is long."""
+    return clip(span.name) or span.text
 
 
 def format_tooltip(scale: Scale, span: TextSpan, count: int) -> str:
     """Format the tooltip of a word: its tokens, its share or effect, and its rank among `count` words."""
-    return f"{' '.join(span.tokens)} · {scale.format(span.relevance_or_zero)} · rank {span.rank} of {count}"
+    name = clip(span.name) or " ".join(span.tokens)
+    return f"{name} · {scale.format(span.relevance_or_zero)} · rank {span.rank} of {count}"

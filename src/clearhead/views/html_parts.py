@@ -8,7 +8,14 @@ from importlib.resources import files
 from itertools import starmap
 
 from clearhead.explanation import Explanation
-from clearhead.views.captions import format_label, format_probability, format_source, format_tooltip, format_word
+from clearhead.views.captions import (
+    format_label,
+    format_probability,
+    format_source,
+    format_tooltip,
+    format_word,
+    name_span,
+)
 from clearhead.views.color import (
     DARK,
     LEGEND_STEPS,
@@ -201,6 +208,8 @@ def render_levels(explanation: Explanation, level: str, scale: Scale) -> str:
         return render_text(split_segments(explanation), scale)
     # The style sheet hides .ch-token until the box is checked: there is no script.
     other = other_level(level)
+    if not other:
+        return render_text(split_segments(explanation, level), scale)
     shown = _render_level(explanation, level, scale, "ch-word")
     hidden = _render_level(explanation, other, scale, "ch-token")
     return shown + hidden + _render_check_box(other)
@@ -331,7 +340,7 @@ def render_numbers(explanation: Explanation, level: str, scale: Scale) -> str:
 
 def _number_cells(span: TextSpan, scale: Scale) -> tuple[str, str, str]:
     relevance = span.relevance_or_zero
-    return escape(span.text), scale.format(relevance), format_relevance(relevance)
+    return escape(name_span(span)), scale.format(relevance), format_relevance(relevance)
 
 
 def render_footer(explanation: Explanation) -> str:

@@ -10,6 +10,7 @@ from clearhead.explanation import Explanation, Word
 from clearhead.joint_explanation import JointExplanation
 from clearhead.plain import convert_value, finite
 from clearhead.version import __version__
+from clearhead.views.answers import has_foil, spell_foil
 from clearhead.views.text_spans import has_text
 from clearhead.views.trust import format_check
 
@@ -155,7 +156,14 @@ def _list_heads(explanation: Explanation) -> list[list[float]] | None:
 
 def _target_record(explanation: Explanation) -> dict[str, Any]:
     target = explanation.target
-    return {"index": target.index, "versus": target.versus, "span": _list_if_tuple(target.span)}
+    return {"index": target.index, "versus": _name_versus(explanation), "span": _list_if_tuple(target.span)}
+
+
+def _name_versus(explanation: Explanation) -> Any:
+    """Return the class, or the words in the place of an answer, that the target is contrasted with."""
+    if isinstance(explanation, AnswerExplanation) and has_foil(explanation):
+        return spell_foil(explanation.steps)
+    return explanation.target.versus
 
 
 def _token_records(explanation: Explanation) -> list[dict[str, Any]]:
@@ -183,7 +191,7 @@ def _token_position(explanation: Explanation, index: int) -> dict[str, int | Non
 def _word_records(explanation: Explanation) -> list[dict[str, Any]] | None:
     if not has_text(explanation):
         return None
-    return list(map(_word_record, explanation.words()))
+    return list(map(_word_record, explanation.units()))
 
 
 def _word_record(word: Word) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from clearhead.explanation import Explanation
 from clearhead.joint_explanation import JointExplanation
 from clearhead.views import answer_markdown
 from clearhead.views.answers import list_notes
-from clearhead.views.captions import format_headline
+from clearhead.views.captions import format_headline, name_span
 from clearhead.views.heads import HeadGrid
 from clearhead.views.joint_scale import describe_shares, list_members, share_scale
 from clearhead.views.markdown_parts import emphasise, escape, quote
@@ -86,7 +86,7 @@ def _quote_text(explanation: Explanation, scale: Scale) -> Iterator[str]:
 
 
 def _emphasise_segments(explanation: Explanation, scale: Scale) -> Iterator[str]:
-    is_word_level = default_level(explanation) == "word"
+    is_word_level = default_level(explanation) != "token"
     for segment in split_segments(explanation):
         yield "".join(emphasise(span, scale, is_word_level) for span in segment)
 
@@ -95,7 +95,7 @@ def _list_strongest(explanation: Explanation, scale: Scale) -> Iterator[str]:
     yield f"| {_name_rows(explanation)} | {scale.column} |"
     yield "|:--|--:|"
     for span in strongest_spans(explanation, MAX_TABLE_ROWS):
-        yield f"| {escape(span.text)} | {scale.format(span.relevance_or_zero)} |"
+        yield f"| {escape(name_span(span))} | {scale.format(span.relevance_or_zero)} |"
 
 
 def _list_heads(explanation: Explanation) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from clearhead.views.scale import Scale
 from clearhead.views.text_spans import WHITESPACE, TextSpan, escape_hidden
@@ -23,8 +24,12 @@ def emphasise(span: TextSpan, scale: Scale, is_word_level: bool) -> str:
     can_be_emphasised = is_word_level or span.text.isalnum()
     if not _is_strong(span, scale) or not can_be_emphasised:
         return text
-    mark = _choose_mark(span)
-    return f"{mark}{text}{mark}"
+    # Emphasis does not go on after an empty line, which sources may contain.
+    return re.sub(r"\S(?:.*\S)?", partial(_surround, _choose_mark(span)), text)
+
+
+def _surround(mark: str, match: re.Match[str]) -> str:
+    return f"{mark}{match.group()}{mark}"
 
 
 def _is_strong(span: TextSpan, scale: Scale) -> bool:

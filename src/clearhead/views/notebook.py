@@ -198,9 +198,9 @@ def _render_footer(explanation: Explanation) -> Iterator[str]:
 
 def _render_other_level(explanation: Explanation, level: str) -> str:
     """Render the text by token instead of by word, or the other way round, folded away."""
-    if not has_text(explanation):
-        return ""
     other = other_level(level)
+    if not other or not has_text(explanation):
+        return ""
     summary = _render_small(f"{other.title()}s")
     paragraphs = _render_paragraphs(split_segments(explanation, other), make_scale(explanation))
     return f"<details><summary>{summary}</summary>{''.join(paragraphs)}</details>"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearhead.answer_explanation import AnswerExplanation
+from clearhead.model.text_units import find_larger_unit
 from clearhead.views.text_spans import TextSpan, select_scored
 
 Segments = Sequence[Sequence[TextSpan]]
@@ -14,9 +15,10 @@ Segments = Sequence[Sequence[TextSpan]]
 def has_sink(explanation: AnswerExplanation) -> bool:
     """Return whether the very first token has more relevance than any other, as an attention sink has.
 
-    The tokens of an encoder see each other in both directions, and have no such place.
+    The tokens of an encoder see each other in both directions, and have no such place; those of a sentence or a source
+    that was hidden as a whole have no relevance of their own.
     """
-    if explanation.has_encoder:
+    if explanation.has_encoder or find_larger_unit(explanation):
         return False
     sizes = np.abs(explanation.relevance)
     return bool(sizes[0] > sizes[1:].max(initial=0.0))

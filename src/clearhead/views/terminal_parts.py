@@ -7,7 +7,7 @@ from rich.text import Text
 
 from clearhead.check import FAILS, HOLDS, WEAK
 from clearhead.explanation import Explanation
-from clearhead.views.captions import format_certainty, format_label, format_source
+from clearhead.views.captions import format_certainty, format_label, format_source, name_span
 from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, STEPS, background_color, format_hex
 from clearhead.views.scale import Scale
 from clearhead.views.text_spans import TextSpan, escape_hidden
@@ -113,7 +113,7 @@ def render_ranking(scale: Scale, spans: Sequence[TextSpan]) -> Table:
 def _render_row(scale: Scale, span: TextSpan) -> tuple[Text, Text, Text]:
     relevance = span.relevance_or_zero
     number = Text(scale.format(relevance), justify="right")
-    return Text(escape_hidden(span.text)), number, _render_bar(scale, relevance)
+    return Text(escape_hidden(name_span(span))), number, _render_bar(scale, relevance)
 
 
 def _render_bar(scale: Scale, relevance: float) -> Text:

@@ -220,8 +220,8 @@ def _split_runs(spans: Sequence[TextSpan], scale: Scale | None, spell: Spell, un
     for span in spans:
         step = 0 if scale is None or not span.is_read else scale.find_step(span.relevance)
         ink = _choose_ink(span, unscored_ink)
-        # What was cut off is a single span, and may be long.
-        words = [span.text] if span.is_read else _split_at_spaces(span.text)
+        # What was cut off, and a sentence or source, is a single span, and may be long.
+        words = _split_at_spaces(span.text) if span.name or not span.is_read else [span.text]
         for word in words:
             for text in _split_lines(spell(word)):
                 yield text, step, ink

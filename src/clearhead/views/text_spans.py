@@ -3,19 +3,17 @@
 Also spells out characters that are invisible or that reorder the text around them.
 """
 
-import sys
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
-from operator import itemgetter
-from typing import NamedTuple
+from operator import attrgetter
 
 from clearhead.arrays import Array
 from clearhead.errors import BadInput
 from clearhead.explanation import REDUCTIONS, Explanation
 from clearhead.model.coverage import READ_SHARE, UNKNOWN_TOKEN
+from clearhead.model.text_units import find_larger_unit
+from clearhead.views.token_groups import Range, TokenGroup, group_tokens, is_outside_text
 
 LEVELS = ("word", "token")
 # More tokens than this per whitespace-separated word mean a script that has no spaces between words.
@@ -47,7 +45,8 @@ HIDDEN = (
 class TextSpan:
     """A stretch of text; `relevance` is None between words, `rank` 1 is the most relevant.
 
-    The model did not read what was cut off, or what it knows as the unknown token only.
+    Sentences and sources have a `name` for lists. The model did not read what was cut off, or what it knows as the
+    unknown token only.
     """
 
     text: str
@@ -55,6 +54,7 @@ class TextSpan:
     tokens: tuple[str, ...] = ()
     rank: int = 0
     is_read: bool = True
+    name: str = ""
 
     @property
     def relevance_or_zero(self) -> float:
@@ -62,23 +62,7 @@ class TextSpan:
         return self.relevance or 0.0
 
 
-class _Range(NamedTuple):
-    """Characters `start` to `end` of one text of the input; a tuple, because long texts compare many of them."""
-
-    segment: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class _TokenGroup:
-    """A range of characters and the indices of the tokens whose relevance it shows."""
-
-    range: _Range
-    tokens: list[int]
-
-
-_ScoredRange = tuple[_Range, TextSpan]
+_ScoredRange = tuple[Range, TextSpan]
 
 
 def require_explanations(explanations: Collection[Explanation]) -> None:
@@ -109,6 +93,11 @@ def content_relevance(explanation: Explanation) -> Array:
 
 
 def default_level(explanation: Explanation) -> str:
+    """Return "sentence" or "source" for methods that score these as wholes, else the level of words."""
+    return find_larger_unit(explanation) or choose_word_level(explanation)
+
+
+def choose_word_level(explanation: Explanation) -> str:
     """Return "word", or "token" if there is no text or its script has no spaces between words."""
     if not has_text(explanation):
         return "token"
@@ -125,10 +114,8 @@ def _count_words(explanation: Explanation) -> int:
 
 
 def other_level(level: str) -> str:
-    """Return the level that is not `level`."""
-    if level == "token":
-        return "word"
-    return "token"
+    """Return the level to switch to, "" for sentences and sources, whose words have no relevance of their own."""
+    return {"word": "token", "token": "word"}.get(level, "")
 
 
 def has_text(explanation: Explanation) -> bool:
@@ -149,15 +136,9 @@ def split_segments(explanation: Explanation, level: str | None = None) -> list[l
     """Return the spans of each text of the input in order; joined they are the original text."""
     if not has_text(explanation):
         return [_join_tokens(explanation)]
-    groups = _group_tokens(explanation, level or default_level(explanation))
+    groups = group_tokens(explanation, level or default_level(explanation))
     spans = _score_groups(explanation, groups)
     return _split_by_segment(explanation, groups, spans)
-
-
-def _group_tokens(explanation: Explanation, level: str) -> list[_TokenGroup]:
-    if level == "word":
-        return _group_by_word(explanation)
-    return _group_by_token(explanation)
 
 
 def scored_spans(explanation: Explanation, level: str | None = None) -> list[TextSpan]:
@@ -192,21 +173,9 @@ def special_tokens(explanation: Explanation) -> list[tuple[str, float]]:
     in_picture = getattr(explanation, "is_picture_token", [False] * len(explanation.tokens))
     tokens = []
     for index, token in enumerate(explanation.tokens):
-        if _is_outside_text(explanation, index) and not in_picture[index]:
+        if is_outside_text(explanation, index) and not in_picture[index]:
             tokens.append((token, float(explanation.relevance[index])))
     return tokens
-
-
-def _is_outside_text(explanation: Explanation, index: int) -> bool:
-    return bool(explanation.special[index]) or _is_empty(explanation, index)
-
-
-def _is_empty(explanation: Explanation, index: int) -> bool:
-    # Tokenizers give an empty range to tokens that they added, and to some blanks.
-    if not explanation.offsets:
-        return False
-    start, end = explanation.offsets[index][-2:]
-    return end <= start
 
 
 def _join_tokens(explanation: Explanation) -> list[TextSpan]:
@@ -226,71 +195,7 @@ def _token_spans(explanation: Explanation) -> Iterator[TextSpan]:
         yield TextSpan(token, relevance, (token,), rank)
 
 
-def _group_by_word(explanation: Explanation) -> list[_TokenGroup]:
-    """Group the tokens by the whitespace-separated word they begin in.
-
-    The result equals `Explanation.words`, but is found in one pass over the tokens instead of one per word.
-    """
-    words = _find_words(explanation)
-    owned: dict[_Range, list[int]] = defaultdict(list)
-    for index, token in _token_ranges(explanation):
-        word = _find_owner(words, token)
-        if word is not None:
-            owned[word].append(index)
-    return [_TokenGroup(word, tokens) for word, tokens in sorted(owned.items())]
-
-
-def _find_owner(words: Sequence[_Range], token: _Range) -> _Range | None:
-    """Return the word that the token begins in; None if it begins between words."""
-    # Ranges compare by segment, start and end; sys.maxsize is above every end.
-    following = bisect_right(words, token._replace(end=sys.maxsize))
-    if following and _contains_start(words[following - 1], token):
-        return words[following - 1]
-    return None
-
-
-def _find_words(explanation: Explanation) -> list[_Range]:
-    return [_Range(segment, *match.span()) for segment, match in explanation.find_words()]
-
-
-def _contains_start(word: _Range, token: _Range) -> bool:
-    return word.segment == token.segment and token.start < word.end
-
-
-def _token_ranges(explanation: Explanation) -> list[tuple[int, _Range]]:
-    """Return index and range of every token that has characters of its own."""
-    ranges = []
-    for index, offset in enumerate(explanation.offsets or ()):
-        if not _is_outside_text(explanation, index):
-            ranges.append((index, _parse_offset(offset)))
-    return ranges
-
-
-def _parse_offset(offset: tuple[int, ...]) -> _Range:
-    # Offsets of a pair begin with the index of the text, those of a single text do not.
-    if len(offset) == 3:
-        return _Range(*offset)
-    return _Range(0, *offset)
-
-
-def _group_by_token(explanation: Explanation) -> list[_TokenGroup]:
-    """Return a group per token; tokens that share characters, such as the bytes of an emoji, are one group."""
-    groups: list[_TokenGroup] = []
-    # Only neighbours are merged, so the tokens have to be in reading order.
-    for index, token in sorted(_token_ranges(explanation), key=itemgetter(1)):
-        if groups and _contains_start(groups[-1].range, token):
-            groups.append(_extend(groups.pop(), index, token))
-        else:
-            groups.append(_TokenGroup(token, [index]))
-    return groups
-
-
-def _extend(group: _TokenGroup, index: int, token: _Range) -> _TokenGroup:
-    end = max(group.range.end, token.end)
-    return _TokenGroup(group.range._replace(end=end), [*group.tokens, index])
-
-
-def _score_groups(explanation: Explanation, groups: Sequence[_TokenGroup]) -> list[TextSpan]:
+def _score_groups(explanation: Explanation, groups: Sequence[TokenGroup]) -> list[TextSpan]:
     """Return a span per group with the relevance of its tokens, mostly their sum, and its rank."""
     reduce = REDUCTIONS[explanation.word_reduction]
     relevances = [reduce(explanation.relevance[group.tokens]) for group in groups]
@@ -298,7 +203,7 @@ def _score_groups(explanation: Explanation, groups: Sequence[_TokenGroup]) -> li
     texts = [_read_range(explanation, group.range) for group in groups]
     names = [_token_names(explanation, group) for group in groups]
     are_read = [_is_read(explanation, group) for group in names]
-    return list(map(TextSpan, texts, relevances, names, ranks, are_read))
+    return list(map(TextSpan, texts, relevances, names, ranks, are_read, map(attrgetter("name"), groups)))
 
 
 def _is_read(explanation: Explanation, tokens: Sequence[str]) -> bool:
@@ -306,11 +211,11 @@ def _is_read(explanation: Explanation, tokens: Sequence[str]) -> bool:
     return unknown is None or set(tokens) != {unknown}
 
 
-def _token_names(explanation: Explanation, group: _TokenGroup) -> tuple[str, ...]:
+def _token_names(explanation: Explanation, group: TokenGroup) -> tuple[str, ...]:
     return tuple(explanation.tokens[index] for index in group.tokens)
 
 
-def _read_range(explanation: Explanation, characters: _Range) -> str:
+def _read_range(explanation: Explanation, characters: Range) -> str:
     return text_segments(explanation)[characters.segment][characters.start : characters.end]
 
 
@@ -325,7 +230,7 @@ def _rank(values: Sequence[float]) -> list[int]:
 
 
 def _split_by_segment(
-    explanation: Explanation, groups: Sequence[_TokenGroup], spans: Sequence[TextSpan]
+    explanation: Explanation, groups: Sequence[TokenGroup], spans: Sequence[TextSpan]
 ) -> list[list[TextSpan]]:
     """Distribute the spans over the texts of the input and add the text between them."""
     ranges = [group.range for group in groups]

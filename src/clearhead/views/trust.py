@@ -160,8 +160,11 @@ def _list_errors(explanation: Explanation) -> Iterator[str]:
 
 def _may_lose_digits(diagnostics: Mapping[str, Any]) -> bool:
     """Return whether a method that amplifies rounding has no error bar, as in batches that are not checked."""
-    is_estimated = "rounding_error" in diagnostics or diagnostics.get("precision") == "float64"
-    return bool(diagnostics.get("loses_digits")) and not is_estimated
+    return bool(diagnostics.get("loses_digits")) and not _knows_rounding(diagnostics)
+
+
+def _knows_rounding(diagnostics: Mapping[str, Any]) -> bool:
+    return "rounding_error" in diagnostics or diagnostics.get("precision") == "float64"
 
 
 def _read_errors(diagnostics: Mapping[str, Any]) -> dict[str, float]:

@@ -71,7 +71,8 @@ function formatShort(share) {
 export function colorWords(items, words, spans, scale) {
   items.forEach((item, index) => {
     const { start, end } = words[index];
-    const inside = spans.filter((span) => span.segment === 1 && span.start >= start && span.start < end);
+    // A sentence that is relevant as a whole has several words.
+    const inside = spans.filter((span) => span.segment === 1 && span.start < end && (span.start >= start || span.end > start));
     const value = inside.reduce((sum, span) => sum + span.value, 0);
     item.className = `${colorClass(value, scale.full)} tint`.trim();
   });

@@ -108,7 +108,7 @@ function createClassRow(share, index, target) {
 
 function showControls(explanation) {
   const isImage = explanation.grid !== null;
-  find("levels").hidden = isImage || explanation.words === null;
+  find("levels").hidden = isImage || explanation.words === null || textView.hasLargerUnits(explanation);
   find("smoothness").hidden = !isImage;
   nameChoices();
   find("opacity-control").hidden = !isImage;

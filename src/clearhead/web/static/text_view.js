@@ -19,9 +19,12 @@ export function splitText(explanation, level, values) {
   const hasOffsets = explanation.text !== null && tokens.every((token) => token.start !== null);
   if (!hasOffsets) return tokens.map(createSpanWithoutText);
   const unknown = explanation.diagnostics.unknown_token;
-  if (level === "word" && explanation.words) return splitIntoWords(explanation.words, tokens, unknown);
+  if (explanation.words && (level === "word" || hasLargerUnits(explanation))) return splitIntoWords(explanation.words, tokens, unknown);
   return splitIntoTokens(tokens, unknown);
 }
+
+// Whether sentences or sources were hidden as wholes: their words and tokens have no relevance of their own.
+export const hasLargerUnits = ({ diagnostics }) => ["sentence", "source"].includes(diagnostics?.unit);
 
 const createSpanWithoutText = ({ token, index, value }) => ({ text: token, word: token, segment: 0, tokens: [index], value });
 

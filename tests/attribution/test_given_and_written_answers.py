@@ -1,0 +1,74 @@
+"""Answers as token ids, and answers that the model writes: how long they may be, and options that it refuses."""
+
+import numpy as np
+import pytest
+import transformers
+
+import clearhead
+from clearhead.errors import BadInput, BadOption
+from clearhead.views import json_record
+from tests.helpers.language_models import make_decoder, make_tokenizer
+from tests.helpers.pictures import picture
+
+CHAT = [{"role": "user", "content": "the capital of france is"}]
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return clearhead.load(make_decoder("llama"), make_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def short():
+    """Return a decoder of 16 positions, which never ends an answer."""
+    tokenizer = make_tokenizer()
+    settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16, "eos_token_id": None}
+    config = transformers.GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, **settings)
+    return clearhead.load(transformers.GPT2LMHeadModel(config).eval(), tokenizer)
+
+
+@pytest.mark.parametrize("prompt", ["the capital of france is", CHAT])
+def test_an_answer_may_be_token_ids(llama, prompt):
+    by_text = clearhead.explain(llama, prompt, "gradient-x-input", answer="paris is long", check=False)
+    ids = list(by_text.target.tokens)
+    by_ids = clearhead.explain(llama, prompt, "gradient-x-input", answer=ids, check=False)
+    assert by_ids.answer == by_text.answer
+    np.testing.assert_array_equal(by_ids.relevance, by_text.relevance)
+
+
+def test_token_ids_answer_a_single_prompt(llama):
+    with pytest.raises(BadInput, match="one text for all prompts"):
+        clearhead.explain(llama, ["the", "it"], "gradient-x-input", answer=[7, 8])
+    with pytest.raises(BadInput, match="has the token 99999"):
+        clearhead.explain(llama, "the", "gradient-x-input", answer=[99999])
+
+
+def test_a_model_writes_no_more_than_it_has_positions_for(short):
+    explanation = clearhead.explain(short, "the capital of france is", "gradient-x-input", check=False)
+    # The last token is written, but never read.
+    assert len(explanation.tokens) == 16 and len(explanation.steps) == 16 - explanation.prompt_length + 1
+
+
+@pytest.mark.parametrize(
+    ("generation", "message"),
+    [
+        ({"max_new_tokens": 40}, "max_new_tokens=40 is too large: after the .* can write at most 1"),
+        ({"max_new_tokens": 0}, "max_new_tokens=0 must be a whole number, at least 1"),
+        ({"foo": 3}, "refuses the options in generation: .*foo"),
+    ],
+)
+def test_options_of_writing_that_are_refused(short, generation, message):
+    with pytest.raises(BadOption, match=message) as caught:
+        clearhead.explain(short, "the capital of france is", "gradient-x-input", generation=generation)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_picture_for_a_model_of_texts(llama):
+    with pytest.raises(BadInput, match=r"^LlamaForCausalLM reads no pictures: give the prompt as a text"):
+        clearhead.explain(llama, (picture(), "the capital is"), "gradient-x-input")
+
+
+def test_the_record_names_the_foil(llama):
+    arguments = {"answer": "paris", "versus": "london", "check": False}
+    explanation = clearhead.explain(llama, "the capital is", "gradient-x-input", **arguments)
+    assert json_record.record(explanation)["target"]["versus"] == "london"
