@@ -4,8 +4,8 @@ from typing import Any
 
 from clearhead.bench.run_folder import RunFolder
 
-# Version of the summary's keys; a summary in another layout is computed anew.
-LAYOUT = 5
+# Version of the summary's keys and of its intervals and tests; that of another version is computed anew.
+LAYOUT = 6
 
 
 def summarise_run(run: RunFolder) -> dict[str, Any]:

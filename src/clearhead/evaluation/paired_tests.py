@@ -1,7 +1,8 @@
 """Paired tests between two methods on the same examples, with Holm's correction for several comparisons."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,7 +49,8 @@ class Difference:
 class Sample:
     """What a method is compared by: its values per record (N); if they are not means, its values per resample (R).
 
-    `records` and `groups` count those that are not empty; `estimates` are the values that are not means.
+    `records` and `groups` count those that are not empty; `estimates` are the values that are not means. `largest` is
+    the largest size of a difference, as far as it is known.
     """
 
     values: Values
@@ -56,15 +58,22 @@ class Sample:
     records: int
     groups: int
     estimates: Mapping[str, float] = field(default_factory=dict)
+    largest: float = math.inf
 
 
 def draw_sample(spec: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, seed: int = 0) -> Sample:
     """Return what a method is compared by, computed once for all its comparisons."""
     counts = (group_numbers(repeats[0]), count_filled(repeats[0]), count_filled_groups(repeats[0]))
     if spec.metric.is_mean:
-        return Sample(_mean_columns(spec, repeats), *counts)
+        return Sample(_mean_columns(spec, repeats), *counts, largest=_find_largest(spec, counts[0]))
     # The same seed draws the same examples for every method, so differences of resamples are paired.
     return Sample(bootstrap(spec, repeats, samples, seed), *counts, estimate(spec, repeats))
+
+
+def _find_largest(spec: MetricSpec, group_N: Array) -> float:
+    """Return the largest size of a difference between records; records of one group are not independent."""
+    are_single = len(np.unique(group_N)) == len(group_N)
+    return 1.0 if spec.metric.is_share and are_single else math.inf
 
 
 def _mean_columns(spec: MetricSpec, repeats: Repeats) -> Values:
@@ -100,7 +109,7 @@ def _compare_value(first: Sample, second: Sample, name: str, level: float) -> Di
     if first.estimates:
         moments = _resampled_difference(first, second, name, difference)
         return _make_difference(moments, first.records, level)
-    moments = measure_moments(difference, first.group_N)
+    moments = replace(measure_moments(difference, first.group_N), largest=first.largest)
     return _make_difference(moments, _count_finite(difference), level)
 
 

@@ -303,7 +303,9 @@ def format_special(explanation: AnswerExplanation) -> str:
 
 
 def _list_special(explanation: AnswerExplanation) -> Iterator[str]:
-    tokens = sorted(special_tokens(explanation), key=lambda token: -abs(token[1]))
+    # Methods that hide sources or words give special tokens nothing.
+    counted = [token for token in special_tokens(explanation) if token[1]]
+    tokens = sorted(counted, key=lambda token: -abs(token[1]))
     yield from starmap(partial(_format_token, explanation), tokens[:MAX_SPECIAL_TOKENS])
     rest = len(tokens) - MAX_SPECIAL_TOKENS
     # The template of a chat alone has dozens.
