@@ -152,7 +152,7 @@ class Explanation:
         In scripts that have no blanks between words, such as Chinese, tokens are words.
         `reduction` is sum, mean, max, strongest or first; by default `word_reduction`.
         """
-        reduce = _find_reduction(reduction or self.word_reduction)
+        reduce = _find_reduction(self.word_reduction if reduction is None else reduction)
         self._require_text()
         if isinstance(self.offsets, PlacedOffsets):
             spans = self.offsets.words.list_spans(self.text, self.special)

@@ -45,7 +45,7 @@ def test_a_program_gets_whole_lines(capsys):
 @pytest.mark.parametrize("command", ["choose --no-keep", "sanity"])
 def test_sentences_fit_the_terminal(monkeypatch, model, tmp_path, command):
     texts = tmp_path / "texts.txt"
-    texts.write_text("a joyless film\nthe best of all\nnot my cup of tea\na good heart\n")
+    texts.write_text("a joyless film\nthe best of all\nnot my cup of tea\na good heart\n" * 5)
     arguments = [*command.split(), "--model", model, "--task", str(texts), "--methods", "att-cat,gae"]
     screen = open_screen(monkeypatch)
     with pytest.raises(SystemExit) as left:

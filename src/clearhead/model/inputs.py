@@ -203,23 +203,20 @@ def _encode_together(encoder: TextEncoder, inputs: Sequence[Any], start: int = 0
     columns = encoder.encode(inputs)
     if columns is not None:
         return columns
-    _refuse_empty_texts(inputs, start)
     model = encoder.model
-    # One by one, the first invalid input raises its error.
-    prepare = partial(encode, model, overflow=encoder.overflow)
+    # One by one, the first invalid input raises its error; a single text needs no number.
+    prepare = partial(_encode_numbered, model, encoder.overflow, has_number=start + len(inputs) > 1)
+    numbers = range(start + 1, start + 1 + len(inputs))
     if not _can_use_threads(model, inputs):
-        return EncodedList([prepare(source) for source in inputs])
+        return EncodedList(list(map(prepare, inputs, numbers)))
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-        return EncodedList(list(pool.map(prepare, inputs)))
+        return EncodedList(list(pool.map(prepare, inputs, numbers)))
 
 
-def _refuse_empty_texts(inputs: Sequence[Any], start: int) -> None:
-    # A single text needs no number.
-    if start == 0 and len(inputs) == 1:
-        return
-    for number, source in enumerate(inputs, start + 1):
-        if isinstance(source, str) and not source.strip():
-            raise BadInput(f"Input {number} is empty: there is nothing to explain. Leave it out.")
+def _encode_numbered(model: Model, overflow: str, source: Any, number: int, *, has_number: bool) -> Encoded:
+    if has_number and isinstance(source, str) and not source.strip():
+        raise BadInput(f"Input {number} is empty: there is nothing to explain. Leave it out.")
+    return encode(model, source, overflow=overflow)
 
 
 def _can_use_threads(model: Model, inputs: Sequence[Any]) -> bool:
