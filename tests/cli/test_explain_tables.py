@@ -194,7 +194,7 @@ def test_columns_as_targets_on_a_page(run, model, table, tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(model, tmp_path):
     table, out = tmp_path / "many.jsonl", tmp_path / "out.jsonl"
-    lines = [json.dumps({"text": f"film number {number} " * 4}) + "\n" for number in range(4000)]
+    lines = [json.dumps({"text": f"film number {number} " * 4}) + "\n" for number in range(40_000)]
     table.write_text("".join(lines))
     flags = ["-m", model, "--method", "att-cat", "--shard", "8", "--out", str(out)]
     command = [sys.executable, "-m", "clearhead", "explain", str(table), *flags]
