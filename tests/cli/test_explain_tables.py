@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -199,7 +200,9 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(model, tmp_path):
     flags = ["-m", model, "--method", "att-cat", "--shard", "8", "--out", str(out)]
     command = [sys.executable, "-m", "clearhead", "explain", str(table), *flags]
     environment = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1])}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    # What runs in the background of a shell ignores interruptions, and so would its children.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=heed) as process:
         deadline = time.monotonic() + 120
         shards = tmp_path / ".out.jsonl.run" / "shards"
         while len(list(shards.glob("*.jsonl"))) < 3 and time.monotonic() < deadline:
