@@ -83,6 +83,53 @@ def test_a_table_of_prompts(run, writer, tmp_path):
     assert errors == f"Wrote {page}\n"
 
 
+@pytest.fixture
+def answered(tmp_path):
+    """A table of prompts with answers and foils; the second row has no prompt, the last an answer without a token."""
+    path = tmp_path / "answered.jsonl"
+    rows = [
+        ("a", "the river in france is", "paris", "london"),
+        ("b", "", "paris", "london"),
+        ("c", PROMPT, "london", "paris"),
+        ("d", PROMPT, " ", "paris"),
+    ]
+    lines = [json.dumps(dict(zip(("id", "prompt", "answer", "foil"), row, strict=True))) for row in rows]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("command", ["ask", "explain"])
+def test_answers_and_foils_come_from_columns(run, writer, answered, command):
+    flags = ("--answer", "column:answer", "--versus", "column:foil", "--no-check", "--json")
+    code, output, errors = run(command, str(answered), "-m", writer, *METHOD, *flags)
+    found = records(output)
+    assert code == 0, errors
+    assert [record["answer"]["text"].strip() for record in found] == ["paris", "london"]
+    assert [record["source"]["id"] for record in found] == ["a", "c"]
+    assert "could not be explained: 2; the first: Row 2 of" in " ".join(errors.split())
+    _, alone, _ = run(command, PROMPT, "-m", writer, *METHOD, "--answer", "london", "--versus", "paris", *flags[4:])
+    assert records(alone)[0]["tokens"] == found[1]["tokens"]
+
+
+def test_answers_that_are_not_asked_for_are_named(run, writer, answered):
+    flags = ("-m", writer, *METHOD, "--max-new-tokens", "2", "--no-check")
+    _, _, errors = run("ask", str(answered), *flags, "--json")
+    assert "The column 'answer'" in errors
+    assert "--answer column:answer" in errors
+
+
+def test_a_table_of_chats(run, writer, answered):
+    flags = ("--answer", "column:answer", "--system", "be short", "--no-check", "--json")
+    _, output, _ = run("ask", str(answered), "-m", writer, *METHOD, *flags)
+    assert all(record["text"][0].startswith("<|system|>\nbe short\n<|user|>") for record in records(output))
+
+
+def test_a_text_has_no_columns(run, writer):
+    code, _, errors = run("ask", PROMPT, "-m", writer, *METHOD, "--answer", "column:answer")
+    assert code != 0
+    assert "column:NAME is for tables" in errors
+
+
 @pytest.mark.parametrize("ending", ["html", "png", "svg", "md", "jsonl", "parquet", "json"])
 def test_every_kind_of_file(run, writer, tmp_path, ending):
     out = tmp_path / f"answer.{ending}"

@@ -7,9 +7,9 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import outputs
+from clearhead.cli import outputs, tables
 from clearhead.cli.inputs import read_text
-from clearhead.errors import BadFile, BadOption
+from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.model.focus import parse_focus
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # How a prompt is divided into sources of its own.
 DIVISIONS = ("sentences", "turns")
-# Prompts per call of the library: few, because writing answers takes long and a bar should move.
-MAX_CHUNK = 4
 
 
 @dataclass(frozen=True)
@@ -87,22 +85,31 @@ def _find_files(argument: str) -> list[Path]:
     return sorted(paths)
 
 
-def make_chats(prompts: Sequence[str], system: str | None) -> list[list[dict[str, str]]]:
-    """Return each prompt as the message of a user, after the system's message if there is one."""
-    before = []
-    if system is not None:
-        before.append({"role": "system", "content": system})
-    return [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
+@dataclass(frozen=True)
+class PromptMaker:
+    """What a model is given for the text of a prompt: a chat where one is asked for, and pictures that it is about."""
 
+    chat: bool = False
+    system: str | None = None
+    images: Sequence[Path] | None = None
 
-def add_pictures(prompts: Sequence[Any], images: Sequence[Path] | None) -> list[Any]:
-    """Return each prompt with the pictures it is about, which come first in the last message of a chat."""
-    if not images:
-        return list(prompts)
-    return [(list(images), _make_place(prompt, len(images))) for prompt in prompts]
+    def __call__(self, text: str) -> Any:
+        prompt = self._make_messages(text)
+        if not self.images:
+            return prompt
+        return list(self.images), _make_place(prompt, len(self.images))
+
+    def _make_messages(self, text: str) -> Any:
+        if not self.chat and self.system is None:
+            return text
+        message = {"role": "user", "content": text}
+        if self.system is None:
+            return [message]
+        return [{"role": "system", "content": self.system}, message]
 
 
 def _make_place(prompt: Any, count: int) -> Any:
+    """Return a prompt with the places of its pictures, which come first in the last message of a chat."""
     if isinstance(prompt, str):
         return prompt
     *before, last = prompt
@@ -110,11 +117,37 @@ def _make_place(prompt: Any, count: int) -> Any:
     return [*before, {**last, "content": [*entries, {"type": "text", "text": last["content"]}]}]
 
 
-def require_texts(prompts: Sequence[Any]) -> Sequence[Any]:
-    """Return prompts; raise BadOption for pairs of texts."""
-    if not all(isinstance(prompt, str) for prompt in prompts):
+def require_texts(prompts: Sequence[Any]) -> None:
+    """Raise BadOption for pairs of texts; rows without a text have their errors."""
+    if any(isinstance(prompt, tuple) for prompt in prompts):
         raise BadOption("A prompt is one text: name one column with --text-column, and leave out --pair.")
-    return prompts
+
+
+@dataclass(frozen=True)
+class Questions:
+    """INPUT arguments, the prompts that were read from them, and how their answers are explained."""
+
+    arguments: Sequence[str]
+    prompts: Sequence[Any]
+    table: tables.TableFlags
+    make_prompt: PromptMaker
+
+    def explain_and_deliver(
+        self, model: "Model", spec: "MethodSpec", settings: dict[str, Any], *, out: Path | None, json: bool
+    ) -> None:
+        """Write and print the explanations of the answers, and why some prompts have none."""
+        deliver(self._explain(model, spec, settings), spec, out=out, json=json)
+
+    def _explain(self, model: "Model", spec: "MethodSpec", settings: dict[str, Any]) -> "list[Explanation | BadInput]":
+        """Return the explanations; those of rows of a table say which row they are about."""
+        require_texts(self.prompts)
+        if tables.are_tables(self.arguments):
+            tables.announce_answers(self.arguments, settings.get("answer"))
+            return tables.explain_prompts(model, self.arguments, spec, self.table, settings, self.make_prompt)
+        if any(tables.names_column(settings.get(name)) for name in ("answer", "versus")):
+            tables.require_tables(self.arguments)
+        readable = tables.select_inputs(self.prompts)
+        return [*explain_answers(model, list(map(self.make_prompt, readable)), spec, settings)]
 
 
 def explain_answers(
@@ -140,27 +173,24 @@ def _explain_chunks(
     model: "Model", prompts: Sequence[Any], spec: "MethodSpec", settings: Mapping[str, Any]
 ) -> "Iterator[Explanation]":
     from clearhead.api import explain
-    from clearhead.progress import progress
 
-    with progress(len(prompts), "answers") as advance:
-        for start in range(0, len(prompts), MAX_CHUNK):
-            chunk = prompts[start : start + MAX_CHUNK]
-            yield from explain(model, list(chunk), spec, **settings)
-            advance(len(chunk))
+    for chunk in tables.count_chunks(prompts):
+        yield from explain(model, list(chunk), spec, **settings)
 
 
-def deliver(explanations: "Sequence[Explanation]", spec: "MethodSpec", *, out: Path | None, json: bool) -> None:
-    """Write and print the explanations of answers."""
+def deliver(results: "Sequence[Explanation | BadInput]", spec: "MethodSpec", *, out: Path | None, json: bool) -> None:
+    """Write and print the explanations of answers, and why some prompts have none."""
+    explanations, errors = tables.divide_results(results)
     outputs.deliver(
         [(spec.text, explanation) for explanation in explanations],
         out=out,
         json=json,
-        render_page=partial(_render_page, explanations),
+        render_page=partial(_render_page, explanations, errors),
         show=partial(outputs.show_explanations, explanations, everything=out is None),
     )
 
 
-def _render_page(explanations: "Sequence[Explanation]") -> list[str]:
+def _render_page(explanations: "Sequence[Explanation]", errors: Sequence[BadInput]) -> list[str]:
     from clearhead.views import html
 
-    return html.cards(explanations)
+    return [*html.list_errors(errors), *html.cards(explanations)]

@@ -1,13 +1,13 @@
 """clearhead ask."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.chunks import resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
-from clearhead.cli.tables import select_inputs
+from clearhead.cli.tables import TableFlags
 from clearhead.data.table_endings import TABLE_ENDINGS
 from clearhead.errors import BadInput
 
@@ -76,7 +76,9 @@ def ask(
 
     clearhead ask "What is this?" --image photo.jpg --model M --matrix --out photo.html
 
-    clearhead ask prompts.jsonl --text-column prompt --max-new-tokens 20 --json
+    clearhead ask prompts.jsonl --max-new-tokens 20 --json
+
+    clearhead ask answers.jsonl --answer column:answer --versus column:foil --out answers.html
     """
     outputs.check_path(out, inputs=[*prompts, *(image or ())])
     check_text_column(prompts, text_column)
@@ -86,21 +88,17 @@ def ask(
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
     reader = InputReader(images=False, text_column=text_column, text_advice=TEXT_ADVICE)
-    texts = select_inputs(reader.read(prompts))
+    texts = reader.read(prompts)
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None, allow_pickle=allow_pickle)
     _require_writer(loaded)
     spec = options.resolve_method(loaded, method, method_options)
     settings["check"] = resolve_check(chosen_check, loaded, len(texts))
-    inputs = answers.add_pictures(_prepare_prompts(texts, system, chat=chat), image)
-    answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)
-
-
-def _prepare_prompts(texts: list[str], system: str | None, *, chat: bool) -> list[Any]:
-    if chat or system is not None:
-        return answers.make_chats(texts, system)
-    return texts
+    questions = answers.Questions(
+        prompts, texts, TableFlags(text_column=text_column), answers.PromptMaker(chat, system, image)
+    )
+    questions.explain_and_deliver(loaded, spec, settings, out=out, json=json)
 
 
 def _require_writer(loaded: "Model") -> None:

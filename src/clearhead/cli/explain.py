@@ -25,7 +25,6 @@ from clearhead.cli.tables import (
     read_sources,
     require_tables,
     select_explained,
-    select_inputs,
 )
 from clearhead.errors import BadInput, BadOption
 
@@ -131,13 +130,8 @@ def explain(
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     if loaded.writes:
-        answers.deliver(
-            answers.explain_answers(
-                loaded, answers.add_pictures(answers.require_texts(select_inputs(raw_inputs)), image), spec, settings
-            ),
-            spec,
-            out=out,
-            json=json,
+        answers.Questions(inputs, raw_inputs, table, answers.PromptMaker(images=image)).explain_and_deliver(
+            loaded, spec, settings, out=out, json=json
         )
         return
     results = _explain_classes(

@@ -185,9 +185,16 @@ NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the check, 
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Inputs per forward pass.")]
 Device = Annotated[str | None, typer.Option(metavar="D", help="Device, such as cpu, cuda or cuda:1.")]
 Answer = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Answer to explain; default: what the language model writes.")
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Answer to explain, or column:NAME for those in a table; default: what the language model writes.",
+    ),
 ]
-Foil = Annotated[str | None, typer.Option(metavar="TEXT", help="Explain the answer relative to this one.")]
+Foil = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Explain the answer relative to this one, or to column:NAME of a table."),
+]
 Focus = Annotated[
     str | None,
     typer.Option(

@@ -1,16 +1,16 @@
 """Tables on the command line: explained as a stream, and where the inputs of other commands come from."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clearhead.cli.outputs import announce_file, print_wrapped
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import BadInput, BadOption, ClearheadError
 
 if TYPE_CHECKING:
     from clearhead.attribution.method import MethodSpec
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from clearhead.model.model import Model
     from clearhead.tables.columns import ColumnChoice
     from clearhead.tables.explain_table import Runner
-    from clearhead.tables.explainer import RowTargets
+    from clearhead.tables.explainer import TableExplainer
+    from clearhead.tables.source import TableRow
 
 STREAMED_ENDINGS = (".parquet", ".jsonl", ".csv")
+# Prompts per call of the library: few, because writing answers takes long and a bar should move.
+MAX_CHUNK = 4
+ANSWER_COLUMN = "answer"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,8 @@ def explain_stream(
     from clearhead.tables.explain_table import explain_table
 
     paths = list(map(Path, arguments))
+    if model.writes:
+        announce_answers(arguments, settings.get("answer"))
     with _keep_when_interrupted(out):
         summary = explain_table(model, paths, out, spec, **flags.settings, **settings)
     print(summary, file=sys.stderr)
@@ -200,25 +207,86 @@ def explain_rows(
     model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
 ) -> "list[Explanation | BadInput]":
     """Explain the rows of tables; those that cannot be explained have the error, with the number of the row."""
+    explained = []
+    for path, explainer, rows in _open_tables(model, arguments, spec, flags, settings):
+        explained += _name_rows(path, rows, explainer.explain_each(rows))
+    return explained
+
+
+def explain_prompts(
+    model: "Model",
+    arguments: Sequence[str],
+    spec: "MethodSpec",
+    flags: TableFlags,
+    settings: dict[str, Any],
+    make_prompt: Callable[[Any], Any],
+) -> "list[Explanation | BadInput]":
+    """Explain the answers to the rows of tables, a few at a time with a bar; those that have none have the error."""
+    explained = []
+    for path, explainer, rows in _open_tables(model, arguments, spec, flags, settings):
+        prompts = replace(explainer, make_prompt=make_prompt)
+        for chunk in count_chunks(rows):
+            explained += _name_rows(path, chunk, prompts.explain_each(chunk))
+    return explained
+
+
+def count_chunks(prompts: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield a few prompts at a time; on a terminal a bar counts those that were explained."""
+    from clearhead.progress import progress
+
+    with progress(len(prompts), "answers") as advance:
+        for start in range(0, len(prompts), MAX_CHUNK):
+            chunk = prompts[start : start + MAX_CHUNK]
+            yield chunk
+            advance(len(chunk))
+
+
+def _open_tables(
+    model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
+) -> "Iterator[tuple[str, TableExplainer, list[TableRow]]]":
+    """Yield each table with what explains its rows, and these rows."""
+    from clearhead.tables.explain_table import make_explainer
     from clearhead.tables.explainer import RowTargets
 
-    settings = dict(settings)
-    targets = RowTargets(settings.pop("target", None), settings.pop("versus", None))
-    explained = [_explain_table(model, argument, spec, flags, targets, settings) for argument in arguments]
-    return list(chain.from_iterable(explained))
+    common = dict(settings)
+    targets = RowTargets(*(common.pop(name, None) for name in ("target", "versus", "answer")))
+    for path in arguments:
+        yield path, *make_explainer(model, path, spec, flags.choice(), targets, common)
 
 
-def _explain_table(
-    model: "Model", path: str, spec: "MethodSpec", flags: TableFlags, targets: "RowTargets", settings: dict[str, Any]
-) -> "Iterator[Explanation | BadInput]":
-    from clearhead.tables.explain_table import make_explainer
+def _name_rows(
+    path: str, rows: "Sequence[TableRow]", results: "Sequence[Explanation | ClearheadError]"
+) -> "list[Explanation | BadInput]":
+    """Return the results of rows; errors say which row they are about."""
+    return [_name_row(path, row, result) for row, result in zip(rows, results, strict=True)]
 
-    explainer, rows = make_explainer(model, path, spec, flags.choice(), targets, settings)
-    for row, result in zip(rows, explainer.explain_each(rows), strict=True):
-        if isinstance(result, Exception):
-            yield BadInput(f"Row {row.number} of '{path}': {result}")
-        else:
-            yield result
+
+def _name_row(path: str, row: "TableRow", result: "Explanation | ClearheadError") -> "Explanation | BadInput":
+    if isinstance(result, ClearheadError):
+        return BadInput(f"Row {row.number} of '{path}': {result}")
+    return result
+
+
+def announce_answers(arguments: Sequence[str], answer: str | None) -> None:
+    """Print to stderr which tables have answers that are not explained, because --answer does not name them."""
+    if answer is not None:
+        return
+    for path in arguments:
+        if _has_answers(path):
+            print_wrapped(
+                f"The column {ANSWER_COLUMN!r} of '{path}' is not read, the model writes its own answers: "
+                f"--answer column:{ANSWER_COLUMN} explains those of the table.",
+                stream=sys.stderr,
+            )
+
+
+def _has_answers(path: str) -> bool:
+    from clearhead.tables.source import FileTable, is_table_path
+
+    if not is_table_path(path):
+        return False
+    first = next(iter(FileTable(Path(path)).rows()), None)
+    return first is not None and ANSWER_COLUMN in first.values
 
 
 def select_inputs(inputs: Sequence[Any]) -> list[Any]:
@@ -237,6 +305,20 @@ def select_explained(results: Sequence[Any]) -> list[int]:
     if not explained:
         raise BadInput(f"No row can be explained. {results[0]}")
     return explained
+
+
+def divide_results(results: "Sequence[Explanation | BadInput]") -> "tuple[list[Explanation], list[BadInput]]":
+    """Return the explanations and the errors of inputs that have none, which are counted on stderr."""
+    explanations, errors = [], []
+    for result in results:
+        if isinstance(result, BadInput):
+            errors.append(result)
+        else:
+            explanations.append(result)
+    if not explanations:
+        raise BadInput(f"No row can be explained. {errors[0]}")
+    announce_errors(errors)
+    return explanations, errors
 
 
 def announce_errors(errors: Sequence[BadInput]) -> None:

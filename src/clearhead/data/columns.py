@@ -15,7 +15,18 @@ from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown_name
 
 # Column names that are recognised without being named, in order of preference.
-TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "sentence1", "premise", "question1", "question")
+TEXT_COLUMNS = (
+    "text",
+    "sentence",
+    "content",
+    "review",
+    "document",
+    "sentence1",
+    "premise",
+    "question1",
+    "question",
+    "prompt",
+)
 SECOND_COLUMNS = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2", "question": "sentence"}
 IMAGE_COLUMNS = ("image", "path", "file", "file_name")
 INPUT_COLUMNS = (*TEXT_COLUMNS, *IMAGE_COLUMNS)

@@ -28,6 +28,11 @@ def _ignore(count: int) -> None:
     """Show no progress."""
 
 
+def _keep(text: Any) -> Any:
+    """Return the input of a row as it is."""
+    return text
+
+
 @dataclass(frozen=True)
 class RowTargets:
     """What is explained of each row: a class, a contrast or an answer, for all rows or from a column of the table."""
@@ -53,7 +58,10 @@ class _Input:
 
 @dataclass(frozen=True)
 class TableExplainer:
-    """Explains rows by one method; `settings` are those of `clearhead.explain`."""
+    """Explains rows by one method; `settings` are those of `clearhead.explain`.
+
+    `make_prompt` makes of the input of a row what the model is given, such as a chat.
+    """
 
     model: Model
     spec: MethodSpec
@@ -62,6 +70,7 @@ class TableExplainer:
     settings: Mapping[str, Any] = field(default_factory=dict)
     flat: bool = False
     tokens: bool = False
+    make_prompt: Callable[[Any], Any] = _keep
 
     @property
     def rows_per_call(self) -> int:
@@ -105,7 +114,7 @@ class TableExplainer:
 
     def _prepare(self, row: TableRow) -> "_Input | ClearheadError":
         try:
-            raw = self.columns.parse_input(row)
+            raw = self.make_prompt(self.columns.parse_input(row))
             return _Input(raw, self._describe_source(row), self._row_settings(row))
         except ROW_ERRORS as error:
             return error
