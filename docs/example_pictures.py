@@ -35,6 +35,8 @@ RATIONALE = ["joyless", "tedious"]
 HEAD = (0.16, 0.02, 0.76, 0.98)
 # Methods that hide features: superpixels of the photo instead of its 256 patches, so that seconds are enough.
 PHOTO_OPTIONS = {"shapley-sampling": {"unit": "segment", "samples": 10}, "occlusion": {"unit": "segment"}}
+# By default its units are sentences, and the example is a single one.
+TEXT_OPTIONS = {"context-cite": {"unit": "word"}}
 WINDOW = {"width": 520, "height": 400}
 PHOTO_WIDTH = 300
 COMPARED = ("balanced-cat", "trans-att", "gradient-x-input", "random")
@@ -52,7 +54,7 @@ def draw_methods() -> None:
     text_model, image_model = clearhead.load(), clearhead.load("clearhead/pets-vit")
     bodies = {}
     for name in clearhead.methods():
-        explanation = try_method(text_model, TEXT, name)
+        explanation = try_method(text_model, TEXT, name, **TEXT_OPTIONS.get(name, {}))
         if explanation is not None:
             bodies[name] = render_text(explanation)
         explanation = try_method(image_model, PHOTO, name, **PHOTO_OPTIONS.get(name, {}))
