@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import clearhead
 from clearhead.engine.attention import attention_weights
-from clearhead.engine.lrp import rules, shape_ops
+from clearhead.engine.lrp import linear, rules, shape_ops
 from clearhead.engine.lrp.context import LinearCall, RelevanceContext
-from clearhead.engine.lrp.linear import POSITIVE, READING, Z_PLUS, positive
+from clearhead.engine.lrp.linear import MIN_WIDE, POSITIVE, READING, Z_PLUS, positive
 from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.errors import UnsupportedOperation
 
@@ -54,6 +54,21 @@ def test_positive_is_equation_5(seed, with_bias):
     bias = draw(seed + 3, 5) if with_bias else None
     (share,) = propagate(rules.linear, F.linear, relevance, make_context(), x, weight, bias)
     torch.testing.assert_close(share, naive_linear(x.detach(), weight, relevance, lambda a, b: a * b >= 0))
+
+
+@pytest.mark.parametrize("rule_set", [POSITIVE, Z_PLUS])
+@pytest.mark.parametrize("bias_shape", [None, (MIN_WIDE,), (1,)])
+@pytest.mark.parametrize("explained", [[], [17], [3, 1000, MIN_WIDE - 1]])
+def test_units_without_relevance_are_left_out(rule_set, bias_shape, explained, monkeypatch):
+    x, weight = draw(0, 2, 3, 7), draw(1, MIN_WIDE, 7)
+    bias = None if bias_shape is None else draw(2, *bias_shape)
+    relevance = torch.zeros(2, 3, MIN_WIDE, dtype=torch.float64)
+    relevance[:, -1, explained] = draw(3, 2, len(explained))
+    arguments = (activation(x), weight, bias)
+    (share,) = propagate(rules.linear, F.linear, relevance, make_context(rule_set), *arguments)
+    monkeypatch.setattr(linear, "MIN_WIDE", MIN_WIDE + 1)
+    (whole,) = propagate(rules.linear, F.linear, relevance, make_context(rule_set), *arguments)
+    torch.testing.assert_close(share, whole, rtol=1e-12, atol=1e-14)
 
 
 @settings(max_examples=40, deadline=None)

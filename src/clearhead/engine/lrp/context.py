@@ -41,6 +41,15 @@ class LinearCall:
             out = None
         return LinearCall(self.x.to(dtype), self.weight.to(dtype), bias, out)
 
+    def select(self, units: Tensor) -> "LinearCall":
+        """Return the call of a layer that has some of the units only."""
+        bias = self.bias
+        if bias is not None:
+            # One number for all units is a bias, too.
+            bias = bias.expand(*bias.shape[:-1], len(self.weight))[..., units]
+        out = None if self.out is None else self.out[..., units]
+        return LinearCall(self.x, self.weight[units], bias, out)
+
     @property
     def output(self) -> Tensor:
         """The saved output, or the output computed again."""

@@ -13,6 +13,9 @@ from clearhead.engine.lrp.kernels.dispatch import dot_precision, has_few_rows, k
 # Products of half-precision factors with a float32 result (`out_dtype`) came with torch 2.8.
 HAS_MIXED_PRODUCTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 
+MIN_WIDE = 4096
+"""Units of a layer from which on it pays to look for those without relevance: most are outputs for a vocabulary."""
+
 
 def positive(layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:
     """TransAtt Eq. 5: distribute relevance by the contributions x·w ≥ 0, in three matrix products.
@@ -22,10 +25,23 @@ def positive(layer: LinearCall, relevance: Tensor, context: RelevanceContext) ->
     kernels = kernels_for(relevance)
     if kernels:
         return _positive_fused(kernels, layer, relevance.contiguous(), context)
+    layer, relevance = _leave_out_idle(layer, relevance)
     layer = layer.to(relevance.dtype)
     denominator, is_zero = _sum_positive(layer, context)
     scaled = context.divide(relevance, denominator, is_zero)
     return _share_by_sign(scaled, layer.weight, layer.x)
+
+
+def _leave_out_idle(layer: LinearCall, relevance: Tensor) -> tuple[LinearCall, Tensor]:
+    """Return a wide layer, and the relevance of its units, without the units that have none.
+
+    A language model scores a whole vocabulary, and only the words that are explained have relevance.
+    """
+    # Looking for them makes a GPU wait.
+    if layer.weight.shape[0] < MIN_WIDE or relevance.device.type != "cpu":
+        return layer, relevance
+    units = relevance.flatten(0, -2).any(0).nonzero().flatten()
+    return layer.select(units), relevance[..., units]
 
 
 def _sum_positive(layer: LinearCall, context: RelevanceContext) -> tuple[Tensor, Tensor]:
@@ -178,6 +194,7 @@ def _multiply_mixed(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
 
 def z_plus(layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:
     """TransAtt Eq. 4: distribute relevance by the contributions x⁺w⁺."""
+    layer, relevance = _leave_out_idle(layer, relevance)
     layer = layer.to(relevance.dtype)
     # The layers that follow on the tape often share their input.
     x = context.compute_once(torch.relu, layer.x)
