@@ -109,7 +109,7 @@ def test_blocks_are_repeated_once_for_all_steps(llama, monkeypatch):
     assert len(explanation.matrix) > 2 and len(repeated) == 2 * blocks
 
 
-@pytest.mark.parametrize("name", ["gradient-x-input", "att-cat", "attn-lrp"])
+@pytest.mark.parametrize("name", ["gradient-x-input", "att-cat", "attn-lrp", "trans-att", "lrp", "partial-lrp"])
 def test_few_steps_at_a_time_give_what_all_give(gpt2, name, monkeypatch):
     at_once = clearhead.explain(gpt2, PROMPT, name, answer=ANSWER, matrix=True)
     sizes = []

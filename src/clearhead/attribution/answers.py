@@ -206,7 +206,8 @@ def compute_matrix(trace: Trace, spec: MethodSpec) -> Array:
     """Return the relevance of every token for every step of the answer (steps × tokens)."""
     rows = []
     with_maps = not read_gradients_only([spec])
-    for step_trace in split_targets(trace, list_steps(trace), with_maps=with_maps):
+    with_relevance = "relevance" in spec.needs
+    for step_trace in split_targets(trace, list_steps(trace), with_maps=with_maps, with_relevance=with_relevance):
         rows.append(_to_array(spec(step_trace).relevance_BT))
     return np.concatenate(rows)
 
