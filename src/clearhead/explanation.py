@@ -214,12 +214,15 @@ class Explanation:
         In scripts that have no blanks between words, such as Chinese, tokens are words.
         """
         for index, segment in enumerate(self._segments):
-            for start, end in find_word_spans(self._blank_special(segment, index), self._list_starts(segment, index)):
+            for start, end in find_word_spans(self._blank_special(segment, index), self._list_edges(segment, index)):
                 yield index, start, end
 
-    def _list_starts(self, text: str, segment: int) -> Sequence[int]:
-        """Return where tokens begin that may be words of their own."""
-        return () if text.isascii() else _TokenStarts.of(self, segment).starts
+    def _list_edges(self, text: str, segment: int) -> Sequence[int]:
+        """Return where tokens begin and end that may be words of their own."""
+        if text.isascii():
+            return ()
+        # What follows the last token was cut off, or is the end of an answer, which nothing was predicted from.
+        return _TokenStarts.of(self, segment).list_edges(self.offsets or ())
 
     def _blank_special(self, text: str, segment: int) -> str:
         """Replace special tokens that stand in the text, such as those of a chat template, by blanks."""
@@ -294,6 +297,11 @@ class _TokenStarts:
         # Slow tokenizers may not return tokens in the order of the text.
         tokens.sort()
         return cls([start for start, _ in tokens], [index for _, index in tokens])
+
+    def list_edges(self, offsets: Sequence[tuple[int, ...]]) -> list[int]:
+        """Return where the tokens begin and end, in ascending order."""
+        ends = [offsets[index][-1] for index in self.indices]
+        return sorted([*self.starts, *ends])
 
     def find_within(self, start: int, end: int) -> list[int]:
         """Return the indices of the tokens that begin between two characters, in ascending order."""

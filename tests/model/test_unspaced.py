@@ -1,5 +1,7 @@
 """Words of scripts without blanks between them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.answers import explained_answer
@@ -10,8 +12,8 @@ from clearhead.model.inputs import Item
 from clearhead.model.unspaced import find_word_spans
 from clearhead.model.word_columns import Characters, TokenColumns, WordColumns
 from clearhead.perturbation.features import _number_tokens
-from clearhead.views.answers import list_words
-from clearhead.views.text_spans import scored_spans
+from clearhead.views.answers import answer_relevance, list_words
+from clearhead.views.text_spans import scored_spans, split_segments
 
 
 def cut(text, starts):
@@ -66,3 +68,17 @@ def test_words_of_an_answer():
         "喜欢",
         "pizza",
     ]
+
+
+def test_what_no_token_stands_for_is_no_part_of_the_last_word():
+    changes = {"tokens": ("我", "喜欢"), "relevance": np.array([0.1, 0.2]), "offsets": ((0, 1), (1, 3))}
+    explanation = explained("我喜欢猫和狗", special=np.zeros(2, bool), **changes)
+    assert [word.text for word in explanation.words()] == ["我", "喜欢"]
+
+
+def test_the_last_token_of_an_answer_has_no_relevance():
+    steps = (Step("喜欢", 0, 2, 0.5), Step("猫", 2, 3, 0.5))
+    changes = {"tokens": ("a", "喜欢"), "relevance": np.array([0.1, 0.2]), "offsets": ((0, 0, 1), (1, 0, 2))}
+    fields = {"text": ("a", "喜欢猫"), "special": np.zeros(2, bool), "prompt_length": 1, **changes}
+    explanation = replace(explained_answer(answer="喜欢猫", steps=steps), **fields)
+    assert answer_relevance(split_segments(explanation, "word"), list_words(explanation, "word")) == [0.2, 0.0]

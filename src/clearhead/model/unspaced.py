@@ -24,21 +24,21 @@ UNSPACED = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in
 WORD = re.compile(r"\S+")
 
 
-def find_word_spans(text: str, token_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def find_word_spans(text: str, token_edges: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the first character of every word between blanks, and the one after its last.
 
-    Words of scripts without blanks are cut where one of the tokens, whose starts ascend, begins.
+    Words of scripts without blanks are cut at the ascending `token_edges`, where tokens begin or end.
     """
     is_cut = UNSPACED.search(text) is not None
     for match in WORD.finditer(text):
         if is_cut:
-            yield from _cut_word(text, *match.span(), token_starts)
+            yield from _cut_word(text, *match.span(), token_edges)
         else:
             yield match.span()
 
 
-def _cut_word(text: str, start: int, end: int, token_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    inside = token_starts[bisect_right(token_starts, start) : bisect_left(token_starts, end)]
+def _cut_word(text: str, start: int, end: int, token_edges: Sequence[int]) -> Iterator[tuple[int, int]]:
+    inside = token_edges[bisect_right(token_edges, start) : bisect_left(token_edges, end)]
     # The bytes of a character may be tokens of their own.
     cuts = [position for position in dict.fromkeys(inside) if is_beside_unspaced(text, position)]
     return pairwise([start, *cuts, end])
