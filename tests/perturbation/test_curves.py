@@ -1,6 +1,7 @@
 """Deletion and insertion curves against one plain call per step."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,17 @@ def test_words_are_hidden_as_wholes_and_ranked_by_their_sums() -> None:
     assert rank_order(explanation, features) == np.argsort(-np.array(words), kind="stable").tolist()
     curve = removal_curves(model, TEXT, {"att-cat": explanation}, unit="word", steps=3)["att-cat"]
     assert curve.counts[-1] == len(TEXT.split())
+
+
+def test_sub_words_whose_drops_do_not_add_up_are_ranked_by_the_strongest() -> None:
+    model = bert()
+    explanation = clearhead.explain(model, "goodly bad", "occlusion", check=False)
+    assert len(explanation.tokens) == 5
+    # "goodly" is the larger sum, "bad" the larger sub-word.
+    explanation = replace(explanation, relevance=np.array([0.0, 0.3, 0.3, 0.4, 0.0]))
+    (features,) = group_features(model, as_inputs(model, "goodly bad"), "word")
+    assert explanation.top() == [("bad", 0.4), ("goodly", 0.3)]
+    assert rank_order(explanation, features) == [1, 0]
 
 
 def test_images_lose_patches() -> None:

@@ -1,6 +1,6 @@
 """Deletion and insertion curves: the target's score as the most relevant features are hidden, or alone revealed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.errors import BadOption
-from clearhead.explanation import Explanation
+from clearhead.explanation import REDUCTIONS, Explanation
 from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model
 from clearhead.model.target import Target
@@ -97,10 +97,24 @@ def rank_order(explanation: Explanation, features: Features) -> list[int]:
 
 
 def feature_relevance(explanation: Explanation, features: Features) -> Array:
-    """Return the relevance of each feature: the sum over its tokens."""
-    if explanation.grid is None:
-        return _sum_tokens(explanation.relevance, features)
-    return _patch_relevance(explanation, features.kind)
+    """Return the relevance of each feature: the sum over its tokens, of words what `words` shows."""
+    if explanation.grid is not None:
+        return _patch_relevance(explanation, features.kind)
+    if features.kind == "word" and explanation.word_reduction != "sum":
+        return np.array(list(_reduce_words(explanation, features)))
+    return _sum_tokens(explanation.relevance, features)
+
+
+def _reduce_words(explanation: Explanation, features: Features) -> Iterator[float]:
+    reduce = REDUCTIONS[explanation.word_reduction]
+    for tokens_T in _select_tokens(features):
+        yield reduce(explanation.relevance[tokens_T])
+
+
+def _select_tokens(features: Features) -> Iterator[Array]:
+    """Yield which tokens each feature has."""
+    for number in range(1, features.count + 1):
+        yield features.labels.numpy() == number
 
 
 def _patch_relevance(explanation: Explanation, unit: str) -> Array:

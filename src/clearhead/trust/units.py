@@ -69,7 +69,7 @@ class Units:
         return positions
 
     def relevance(self, explanation: Explanation) -> Array:
-        """Return the relevance of each unit: the sum over its tokens."""
+        """Return the relevance of each unit, as readers see it."""
         return feature_relevance(explanation, self._own_features())
 
     def _own_features(self) -> Features:

@@ -9,7 +9,7 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
-from clearhead.explanation import Explanation
+from clearhead.explanation import REDUCTIONS, Explanation
 from clearhead.perturbation.curves import score_orders
 from clearhead.perturbation.features import Features
 from clearhead.trust.controls import compare_with_random, draw_orders
@@ -80,9 +80,12 @@ class RemovalTest:
         hidden = set(tokens)
         return sum(hidden.issuperset(group) for group in self.groups)
 
-    def compute_curve(self, relevance_T: Array) -> CurveResponse:
-        """Return the score as the most relevant features are hidden, and as random ones are."""
-        order = _rank_groups(self.groups, relevance_T)
+    def compute_curve(self, relevance_T: Array, reduction: str) -> CurveResponse:
+        """Return the score as the most relevant features are hidden, and as random ones are.
+
+        `reduction` is how the relevance of tokens becomes that of a feature.
+        """
+        order = _rank_groups(self.groups, relevance_T, reduction)
         counts = self._count_steps()
         measured = self._choose_control_steps(counts)
         return CurveResponse(
@@ -116,9 +119,10 @@ class RemovalTest:
         return slow if self.is_slow else text
 
 
-def _rank_groups(groups: Sequence[Sequence[int]], relevance_T: Array) -> list[int]:
+def _rank_groups(groups: Sequence[Sequence[int]], relevance_T: Array, reduction: str) -> list[int]:
     """Return the numbers of the features, the most relevant first."""
-    return sorted(range(len(groups)), key=lambda index: -float(relevance_T[groups[index]].sum()))
+    reduce = REDUCTIONS[reduction]
+    return sorted(range(len(groups)), key=lambda index: -reduce(relevance_T[groups[index]]))
 
 
 def _compare_scores(score: float, random_N: Array, *, are_probabilities: bool) -> ControlScores:

@@ -170,11 +170,12 @@ class ExplainService:
     def compute_curve(self, requests: list[CurveRequest]) -> Sequence[CurveResponse]:
         """Return the target's score as the most relevant features are hidden, and as random ones are."""
         (request,) = requests
-        relevance = select_relevance(self._explain_one(request).explanation, request.block)
+        explanation = self._explain_one(request).explanation
+        relevance = select_relevance(explanation, request.block)
         trace = self._trace(request)
         test = self._make_test(request, trace, request.unit)
         with self.interruptible(trace.model):
-            return [test.compute_curve(relevance)]
+            return [test.compute_curve(relevance, explanation.word_reduction)]
 
     def _make_test(self, request: InputRequest, trace: Trace, unit: str) -> RemovalTest:
         """Return the test of an input; random scores are the same for all methods, and kept with the input."""

@@ -11,7 +11,7 @@ let invisibleRanges = [];
 export const setInvisibleRanges = (ranges) => (invisibleRanges = ranges);
 
 // Splits the text into spans that are coloured and hidden as one. A span knows its characters (start, end, segment),
-// the indices of its tokens and the sum of their values.
+// the indices of its tokens and their values as one: mostly the sum.
 export function splitText(explanation, level, values) {
   const tokens = explanation.tokens
     .map((token, index) => ({ ...token, index, value: values[index] }))
@@ -19,7 +19,9 @@ export function splitText(explanation, level, values) {
   const hasOffsets = explanation.text !== null && tokens.every((token) => token.start !== null);
   if (!hasOffsets) return tokens.map(createSpanWithoutText);
   const unknown = explanation.diagnostics.unknown_token;
-  if (explanation.words && (level === "word" || hasLargerUnits(explanation))) return splitIntoWords(explanation.words, tokens, unknown);
+  if (explanation.words && (level === "word" || hasLargerUnits(explanation))) {
+    return splitIntoWords(explanation, tokens, unknown);
+  }
   return splitIntoTokens(tokens, unknown);
 }
 
@@ -28,9 +30,19 @@ export const hasLargerUnits = ({ diagnostics }) => ["sentence", "source"].includ
 
 const createSpanWithoutText = ({ token, index, value }) => ({ text: token, word: token, segment: 0, tokens: [index], value });
 
-function splitIntoWords(words, tokens, unknown) {
-  return words.map((word) => createSpan(word, tokens.filter((token) => isInside(token, word)), unknown));
+function splitIntoWords(explanation, tokens, unknown) {
+  const reduce = chooseReduction(explanation.diagnostics);
+  return explanation.words.map((word) => createSpan(word, tokens.filter((token) => isInside(token, word)), unknown, reduce));
 }
+
+// As `word_reduction` in Python: effects of sub-words that were hidden one by one do not add up to that of their word.
+const chooseReduction = (diagnostics) =>
+  diagnostics.unit === "sub-word" && diagnostics.adds_up === false ? findStrongest : sumValues;
+
+const sumValues = (values) => values.reduce((sum, value) => sum + value, 0);
+
+const findStrongest = (values) =>
+  values.reduce((strongest, value) => (Math.abs(value) > Math.abs(strongest) ? value : strongest), 0);
 
 const isInside = (token, word) =>
   token.segment === word.segment && token.start >= word.start && token.start < word.end && token.end > token.start;
@@ -52,10 +64,10 @@ function extendSpan(span, token) {
   span.end = Math.max(span.end, token.end);
 }
 
-const createSpan = ({ segment, start, end, word }, tokens, unknown) => ({
+const createSpan = ({ segment, start, end, word }, tokens, unknown, reduce = sumValues) => ({
   segment, start, end, isUnknown: tokens.length > 0 && tokens.every(({ token }) => token === unknown),
   tokens: tokens.map((token) => token.index),
-  value: tokens.reduce((sum, token) => sum + token.value, 0),
+  value: reduce(tokens.map((token) => token.value)),
   names: tokens.map((token) => token.token).join(" "),
   word: word ?? tokens.map((token) => token.token).join(" "),
 });
