@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+import transformers
+from helpers.language_models import make_encoder_decoder, make_tokenizer
 from helpers.precision import require_half_precision
 from helpers.tiny_models import bert, network
 from helpers.tiny_tokenizers import word_piece_tokenizer
@@ -148,6 +150,15 @@ def test_networks_that_normalise_in_float32_are_no_more_exact_in_float64():
     assert exact.diagnostics["rounding_error"] == rounding.STABLE_BOUNDS["float32"]
     lossy = clearhead.explain(llama, "a warm film", "lrp")
     assert lossy.diagnostics["rounding_error"] >= rounding.STABLE_BOUNDS["float32"]
+
+
+def test_norms_in_float32_are_found_whatever_they_are_called():
+    t5 = clearhead.load(make_encoder_decoder("t5"), make_tokenizer())
+    explanation = clearhead.explain(t5, "the river is", "attn-lrp", answer="long", precision="float64")
+    assert explanation.diagnostics["rounding_error"] == rounding.STABLE_BOUNDS["float32"]
+    config = transformers.DebertaConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=20)
+    assert rounding.has_float32_norms(clearhead.load(transformers.DebertaForSequenceClassification(config)))
+    assert not rounding.has_float32_norms(clearhead.load())
 
 
 def test_without_error_bars_methods_that_lose_digits_say_so():

@@ -20,6 +20,8 @@ from clearhead.trust.relevances import relative_difference
 
 STABLE_BOUNDS = {"float64": 1e-11, "float32": 1e-4, "tf32": 0.02, "float16": 0.02, "bfloat16": 0.1}
 """Bounds of methods that do not lose digits, by the type of the model's numbers."""
+NORM_NAMES = ("RMSNorm", "LayerNorm")
+TORCH_NORMS = (torch.nn.RMSNorm, torch.nn.LayerNorm)
 HIDING_FACTOR = 3.0
 """How many times larger the bound of methods is that subtract the scores of inputs with and without a feature."""
 LOSSY_FLOAT64_BOUND = 1e-6
@@ -129,13 +131,16 @@ def _perturb_specs(specs: Sequence[MethodSpec], lossy: Sequence[int]) -> list[Me
 
 
 def has_float32_norms(model: Model) -> bool:
-    """Return whether a network normalises in float32 whatever its type, as the RMSNorm modules of Transformers do."""
+    """Return whether a network normalises in float32 whatever its type, as Transformers' own modules for it do.
+
+    These are RMSNorm modules, among them T5LayerNorm, and the LayerNorm modules of DeBERTa, OLMo and Cohere.
+    """
     return any(map(_is_float32_norm, model.network.modules()))
 
 
 def _is_float32_norm(module: torch.nn.Module) -> bool:
-    # That of torch computes in the type of its input.
-    return type(module).__name__.endswith("RMSNorm") and not isinstance(module, torch.nn.RMSNorm)
+    # Those of torch compute in the type of their input.
+    return type(module).__name__.endswith(NORM_NAMES) and not isinstance(module, TORCH_NORMS)
 
 
 def affords_float64(model: Model) -> bool:
