@@ -137,6 +137,8 @@ def test_pictures_in_a_frame(image_model, tmp_path):
     photo().save(path)
     frame = pandas.DataFrame({"image": [str(path), path, photo()], "id": ["a", "b", "c"]})
     explanations = clearhead.explain(image_model, frame, METHOD)
+    # A picture in memory has no name: its address differs from run to run.
+    assert [explanation.source["columns"]["image"] for explanation in explanations] == [str(path), path, None]
     assert [explanation.source["id"] for explanation in explanations] == ["a", "b", "c"]
     assert len({tuple(explanation.relevance) for explanation in explanations}) == 1
     for nothing in ("", None, float("nan")):

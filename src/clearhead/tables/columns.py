@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 from clearhead.data.columns import (
@@ -25,6 +26,8 @@ from clearhead.tables.source import TableRow
 
 # A target with this prefix names the column that holds the target of each row.
 COLUMN_PREFIX = "column:"
+# Paths, the bytes of files, and dicts of both; anything else is a picture that was opened already.
+STORED_PICTURES = (str, bytes, dict, PathLike)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,17 @@ class TableColumns:
     def select_passed(self, row: TableRow) -> dict[str, Any]:
         """Return the values of a row that are passed through, without those that have columns of their own."""
         own = self._own_columns
-        return {name: row.values.get(name) for name in self._passed(row) if name not in own}
+        return {name: self._read_passed(row, name) for name in self._passed(row) if name not in own}
+
+    def _read_passed(self, row: TableRow, name: str) -> Any:
+        value = row.values.get(name)
+        # Of a picture in memory a file could keep nothing but its address.
+        if self._is_image(name) and not isinstance(value, STORED_PICTURES):
+            return None
+        return value
+
+    def _is_image(self, name: str) -> bool:
+        return self.images and name in self.inputs
 
     def _passed(self, row: TableRow) -> Iterable[str]:
         if self.passed is None:
