@@ -56,5 +56,18 @@ def test_the_first_column_has_rows_and_ids():
 
 
 def test_the_colours_of_words_are_explained():
-    assert "for the explained class" in page([make_record(1, 0.9)])
-    assert "for the explained class" not in page([make_record(1, 0.9, words=None)])
+    assert "<span>against</span>" in page([make_record(1, 0.9)])
+    assert "for what is explained" not in page([make_record(1, 0.9, words=None)])
+    text = page([make_record(1, 0.9, words=[{**WORDS[0], "relevance": 2.0}])])
+    assert "for what is explained" in text and "<span>against</span>" not in text
+
+
+def test_a_long_source_has_its_colour_as_far_as_it_is_shown():
+    source = {"word": "x" * 900, "relevance": 2.0, "segment": 0, "start": 0, "end": 900}
+    (_, row), *_ = read_rows(page([make_record(1, 0.9, text="x" * 900, words=[source])]))
+    assert f'<b class="f9">{"x" * 500}</b>…' in row
+
+
+def test_missing_numbers_of_a_data_frame_are_not_shown():
+    assert "age" not in page([make_record(1, 0.9, age=float("nan"))])
+    assert "age: 0.0" in page([make_record(1, 0.9, age=0.0)])

@@ -4,8 +4,10 @@ Sorting and filtering are choices whose state the style sheet reads with `:has()
 each order as a variable, and its label and correctness as classes.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -71,9 +73,29 @@ def _render_style(labels: int) -> str:
 
 def _render_legend(records: Sequence[Record]) -> str:
     """Render what the colours of words mean; nothing for tables of images."""
-    if not any(record.get("words") for record in records):
+    relevances = _list_relevances(records)
+    if not relevances:
         return ""
-    return render_colors("against", "for the explained class") + render_faint(SCALE_NOTE)
+    return _describe_colors(relevances)
+
+
+def _describe_colors(relevances: Sequence[float]) -> str:
+    # What is explained is a class or an answer.
+    return render_colors(_name_lowest(relevances), "for what is explained") + render_faint(SCALE_NOTE)
+
+
+def _name_lowest(relevances: Iterable[float]) -> str | None:
+    # Methods without signs have no colours below 0.
+    return "against" if min(relevances) < 0 else None
+
+
+def _list_relevances(records: Iterable[Record]) -> list[float]:
+    words = chain.from_iterable(map(_list_words, records))
+    return list(map(itemgetter("relevance"), words))
+
+
+def _list_words(record: Record) -> Sequence[Word]:
+    return record.get("words") or ()
 
 
 def _has_gold(records: Sequence[Record]) -> bool:
@@ -296,11 +318,16 @@ def _format_passed(record: Record) -> str:
 
 
 def _has_value(value: Any) -> bool:
-    return value is not None and value != ""
+    return value is not None and value != "" and not _is_nan(value)
+
+
+def _is_nan(value: Any) -> bool:
+    # So are the missing numbers of data frames.
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _render_text(record: Record) -> str:
-    words = record.get("words") or ()
+    words = _list_words(record)
     full = _full_scale(words)
     texts = filter(None, (record.get("text"), record.get("second")))
     return " / ".join(_render_segment(text, _select_words(words, segment), full) for segment, text in enumerate(texts))
@@ -311,8 +338,8 @@ def _full_scale(words: Iterable[Word]) -> float:
 
 
 def _select_words(words: Iterable[Word], segment: int) -> list[Word]:
-    """Return the words of one text that are within what is shown of it."""
-    return [word for word in words if word["segment"] == segment and word["end"] <= MAX_CHARACTERS]
+    """Return the words of one text that begin within what is shown of it; a source may go on behind that."""
+    return [word for word in words if word["segment"] == segment and word["start"] < MAX_CHARACTERS]
 
 
 def _render_segment(text: str, words: Iterable[Word], full: float) -> str:
@@ -326,8 +353,8 @@ def _color_words(text: str, words: Iterable[Word], full: float) -> Iterator[str]
         step = color_step(word["relevance"], full)
         if step:
             yield escape(text[position : word["start"]])
-            yield f'<b class="{css_class(step)}">{escape(word["word"])}</b>'
-            position = word["end"]
+            position = min(word["end"], MAX_CHARACTERS)
+            yield f'<b class="{css_class(step)}">{escape(text[word["start"] : position])}</b>'
     yield escape(text[position:MAX_CHARACTERS])
     if len(text) > MAX_CHARACTERS:
         yield "…"
