@@ -122,6 +122,13 @@ def test_part_of_an_answer_has_no_check_of_its_own():
     assert explanation.span(0).check is None
 
 
+@pytest.mark.parametrize(("prompt", "reason"), [("the", "has no word"), ("the river", "has a single word")])
+def test_prompts_without_enough_words_after_the_first_token_say_so(prompt, reason):
+    explained = clearhead.load(make_decoder("llama"), make_tokenizer())
+    explanation = clearhead.explain(explained, prompt, answer="long", method="occlusion")
+    assert f"Without its first token the prompt {reason}" in explanation.diagnostics["unchecked"]
+
+
 def test_long_texts_and_single_words_say_why_they_have_no_check():
     short = clearhead.load(network("bert", max_position_embeddings=16), word_piece_tokenizer(limit=16))
     rows = clearhead.explain(short, [TEXT * 3, TEXT], "att-cat", overflow="windows")

@@ -121,8 +121,24 @@ def group_units(model: Model, inputs: Inputs, row: int, grid: tuple[int, int] | 
     """
     units = _group_row(model, select_rows(inputs, [row]), grid, unit)
     if units.count < 2:
-        raise BadInput(f"There is a single {units.kind}, so there are no others that it could be compared with.")
+        raise BadInput(_describe_few(units, keeps_first=_keeps_first(model, units.item, unit)))
     return units
+
+
+def _describe_few(units: Units, *, keeps_first: bool) -> str:
+    has = "Without its first token the prompt has" if keeps_first else "There is"
+    return f"{has} {_count_few(units)}."
+
+
+def _count_few(units: Units) -> str:
+    if not units.count:
+        return f"no {units.kind} that could be hidden"
+    return f"a single {units.kind}, so there are no others that it could be compared with"
+
+
+def _keeps_first(model: Model, item: Item, unit: str) -> bool:
+    """Return whether the first token stays, as that of a decoder's prompt does."""
+    return item.answer is not None and not model.is_encoder_decoder and unit not in LARGER_UNITS
 
 
 def _group_row(model: Model, single: Inputs, grid: tuple[int, int] | None, unit: str) -> Units:
@@ -161,7 +177,7 @@ def _group_prompt(model: Model, single: Inputs, unit: str) -> Features:
         return features
     position_T = torch.arange(len(features.labels), device="cpu")
     may_hide_T = position_T < answer.start
-    if not model.is_encoder_decoder and unit not in LARGER_UNITS:
+    if _keeps_first(model, single.items[0], unit):
         may_hide_T &= position_T > _find_first(single)
     return restrict_features(features, may_hide_T)
 
