@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import options, outputs
-from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, NoiseModels, TaskName, choose_method
+from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, NoiseModels, TaskName, choose_method, read_examples
 
 if TYPE_CHECKING:
     from clearhead.model_diff import ModelDiff
@@ -45,13 +45,12 @@ def diff(
     outputs.check_path(out, endings=tuple(WRITERS))
     spec = choose_method(method, method_options)
     # Imported here because they import torch, without which mistakes in flags answer at once.
-    from clearhead.data.read import read_task
     from clearhead.drift.compare_models import diff as compare
     from clearhead.files import write_atomically
 
     examples = None
     if task is not None:
-        examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
+        examples = read_examples(task, text_column=text_column, label_column=label_column, limit=limit)
     first, second = open_model(model_a, device, allow_pickle), open_model(model_b, device, allow_pickle)
     settings: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
     result = compare(first, second, examples, method=spec, noise=noise, noise_models=noise_models or (), **settings)
