@@ -41,7 +41,12 @@ def diff(
     device: options.Device = None,
     allow_pickle: options.AllowPickle = False,
 ) -> None:
-    """Compare two models: do they still decide for the same reasons?"""
+    """Compare two models: do they still decide for the same reasons?
+
+    The exit code is 0 whatever moved; to let a release fail, use clearhead check.
+
+    Example: clearhead diff old/ new/ --task dev.tsv --out diff.html
+    """
     outputs.check_path(out, endings=tuple(WRITERS))
     spec = choose_method(method, method_options)
     # Imported here because they import torch, without which mistakes in flags answer at once.
