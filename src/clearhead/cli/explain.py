@@ -82,7 +82,7 @@ def explain(
 
     clearhead explain "a joyless , tedious film" --out review.html
 
-    clearhead explain photo.jpg --model clearhead/pets-vit --target cat
+    clearhead explain photo.jpg --model clearhead/pets-vit --target Bengal
 
     clearhead explain photo.jpg "a photo of a cat" "a photo of a dog" --model my-clip
 
