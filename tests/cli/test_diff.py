@@ -25,6 +25,10 @@ def test_two_snapshots_are_compared_without_models(run, model, task, tmp_path):
     assert "Same reasons" in output
 
 
+def test_models_need_data(run, model):
+    one_line(*run("diff", model, model), "No data given: name it with --task.")
+
+
 @pytest.mark.parametrize("ending", ["html", "md", "json", "png", "svg", "pdf"])
 def test_diffs_are_written(run, model, task, tmp_path, ending):
     saved = str(tmp_path / "a.json")
