@@ -25,10 +25,6 @@ def test_two_snapshots_are_compared_without_models(run, model, task, tmp_path):
     assert "Same reasons" in output
 
 
-def test_models_need_data(run, model):
-    one_line(*run("diff", model, model), "No data given: name it with --task.")
-
-
 @pytest.mark.parametrize("ending", ["html", "md", "json", "png", "svg", "pdf"])
 def test_diffs_are_written(run, model, task, tmp_path, ending):
     saved = str(tmp_path / "a.json")
@@ -49,7 +45,8 @@ def test_a_diff_is_printed_as_json(run, model, task):
 
 
 def test_mistakes_are_one_line(run, model, task, tmp_path):
-    one_line(*run("diff", model, model), "either inputs")
+    one_line(*run("diff", model, model), "No data given: name it with --task.")
+    one_line(*run("diff", str(tmp_path / "none.json"), str(tmp_path / "none.json")), "cannot be loaded")
     one_line(*run("diff", model, model, "--task", task, "--out", str(tmp_path / "a.txt")), ".html")
     one_line(*run("diff", model, model, "--task", task, "-o", "layer=1"), "--method")
     one_line(*run("snapshot", "--task", task, "--out", str(tmp_path / "a.html")), ".json")
