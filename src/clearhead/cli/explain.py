@@ -47,7 +47,7 @@ def explain(
     max_new_tokens: options.MaxNewTokens = None,
     sources: options.Sources = None,
     image: options.Pictures = None,
-    out: options.Out = None,
+    out: options.TableOut = None,
     json: options.Json = False,
     method_options: options.MethodOptions = None,
     text_column: options.TextColumn = None,
