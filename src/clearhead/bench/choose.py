@@ -28,6 +28,7 @@ from clearhead.validation import require_integer
 
 # A single seed: twenty, as in other tables, would cost more than all methods together.
 CONTROL = "random:seed=0"
+CHANCE = ("random", CONTROL)
 # The last two take more passes, but are often the best.
 CANDIDATES = (*ONE_TRACE_METHODS, "integrated-gradients", "occlusion")
 # Of both, top shares that differ for short texts too: at 1 % and 5 % a sentence loses the same single word.
@@ -96,7 +97,7 @@ def choose(
 
 def _leave_out_chance(methods: Sequence[Any]) -> list[Any]:
     """Return the methods but for chance, which is measured in any case."""
-    others = [method for method in methods if method not in ("random", CONTROL)]
+    others = [method for method in methods if method not in CHANCE]
     if not others:
         raise BadOption("Chance is measured in any case, and cannot be chosen: name another method.")
     return others

@@ -85,9 +85,13 @@ def read_examples(task: str, **columns: Any) -> "Task":
     from clearhead.data.read import read_task
 
     examples = read_task(task, **columns)
-    if examples.notice:
-        outputs.print_wrapped(examples.notice, stream=sys.stderr)
+    _announce(examples.notice)
     return examples
+
+
+def _announce(notice: str) -> None:
+    if notice:
+        outputs.print_wrapped(notice, stream=sys.stderr)
 
 
 def choose_method(method: str | None, pairs: list[str] | None) -> "MethodSpec | None":

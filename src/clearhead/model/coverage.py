@@ -61,8 +61,11 @@ def _list_unread(item: "Item") -> Iterator[str]:
 
 
 def _is_kept(character: str) -> bool:
-    is_dropped = category(character) in DROPPED_CATEGORIES or character in DROPPED_CHARACTERS
-    return not is_dropped and not character.isspace()
+    return not (character.isspace() or _is_dropped(character))
+
+
+def _is_dropped(character: str) -> bool:
+    return category(character) in DROPPED_CATEGORIES or character in DROPPED_CHARACTERS
 
 
 def _measure_read(item: "Item") -> float:

@@ -227,8 +227,12 @@ def _name_text(error: TooLong, source: Any) -> TooLong:
     """Return the error with the beginning of the text: among many inputs, it tells which one is meant."""
     if not isinstance(source, str):
         return error
-    beginning = " ".join(source.split()[:MAX_NAMED_WORDS])
-    return TooLong(error.fact.replace("The input", f"The input '{beginning} …'", 1), *error.args[1:])
+    fact = error.fact.replace("The input", f"The input '{_clip(source)} …'", 1)
+    return TooLong(fact, *error.args[1:])
+
+
+def _clip(text: str) -> str:
+    return " ".join(text.split()[:MAX_NAMED_WORDS])
 
 
 def _can_use_threads(model: Model, inputs: Sequence[Any]) -> bool:

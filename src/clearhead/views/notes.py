@@ -84,8 +84,11 @@ def _format_known(diagnostics: Mapping[str, Any]) -> Iterator[str]:
     for name, template in DIAGNOSTICS.items():
         value = diagnostics.get(name)
         if value is not None:
-            caption = template.format(value)
-            yield SINGULAR.get(caption, caption)
+            yield _as_singular(template.format(value))
+
+
+def _as_singular(caption: str) -> str:
+    return SINGULAR.get(caption, caption)
 
 
 def explains_another_class(label: str, diagnostics: Mapping[str, Any]) -> bool:
