@@ -173,6 +173,8 @@ def test_other_files_are_refused(tmp_path):
     for name in ("other.json", "other.safetensors"):
         with pytest.raises(BadFile, match="not a saved explanation"):
             clearhead.read(tmp_path / name)
+    with pytest.raises(BadFile, match="it has no 'format'"):
+        clearhead.read(tmp_path / "other.json")
     with pytest.raises(BadFile, match="cannot be read"):
         clearhead.read(tmp_path / "missing.json")
     path = made().save(tmp_path / "new.json")

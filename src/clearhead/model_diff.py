@@ -29,7 +29,8 @@ class Reasons:
     without blanks), tokens if the input has no text, or the patches of `grid`; `spans` has the characters of each
     word. A unit's share is its relevance for the predicted class, divided by the sum of all absolute relevances:
     negative if it speaks against the answer. `blocks` (blocks × units) has the shares by block of the model. `label` is
-    the class of the example in the task. `text` is None for images, and in snapshots without texts.
+    the class of the example in the task. `text` is None for images, and in snapshots without texts. `was_cut` tells
+    whether the text is longer than what the model read; snapshots do not keep it.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Reasons:
     text: str | tuple[str, ...] | None = None
     label: str | None = None
     blocks: Array | None = None
+    was_cut: bool = False
 
     @cached_property
     def words(self) -> tuple[str, ...]:

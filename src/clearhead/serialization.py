@@ -309,7 +309,12 @@ def parse_file(path: Path, parse: Callable[[bytes, Path], Content], message: str
         raise
     except Exception as error:
         # A damaged file can fail anywhere: in JSON, in a header, for want of a key.
-        raise BadFile(f"'{path}' {message.format(error)}") from error
+        raise BadFile(f"'{path}' {message.format(_describe_error(error))}") from error
+
+
+def _describe_error(error: Exception) -> str:
+    # Of a missing key, Python tells the name alone.
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _parse(content: bytes, path: Path) -> Saved:

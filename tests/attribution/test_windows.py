@@ -36,6 +36,14 @@ def test_long_texts_are_refused_truncated_or_cut_into_windows():
     assert len(clearhead.explain(explained, ["good", words], "att-cat", overflow="windows")) == 2
 
 
+def test_of_many_texts_the_one_that_is_too_long_is_named():
+    long_text = "what a film " * 400
+    with pytest.raises(TooLong, match=r"^The input 'what a film what a …' has \d+ tokens, but"):
+        clearhead.explain(text_model(), ["a film", long_text])
+    with pytest.raises(TooLong, match=r"^The input has"):
+        clearhead.explain(text_model(), long_text)
+
+
 def test_heads_are_averaged_over_windows():
     explained = clearhead.load(network("bert", max_position_embeddings=16), word_piece_tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 2

@@ -53,6 +53,13 @@ def test_where_nothing_beats_chance_nothing_is_chosen(planted):
     assert clearhead.choices() == {}
 
 
+def test_chance_is_no_candidate(planted):
+    with pytest.raises(BadOption, match="Chance is measured in any case"):
+        clearhead.choose(planted.model, planted.inputs, ["random"], limit=20)
+    result = clearhead.choose(planted.model, planted.inputs, ["attn-lrp", "random"], limit=20, save=False)
+    assert {row["method"] for row in result.table.rows} == {"attn-lrp", "random:seed=0"}
+
+
 def test_inputs_come_from_a_file_as_well(planted, tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("\n".join(planted.inputs[:24]))

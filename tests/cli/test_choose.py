@@ -1,6 +1,7 @@
 """clearhead choose, and the choices that other commands follow."""
 
 import json
+from pathlib import Path
 
 import pytest
 from helpers.commands import records
@@ -50,6 +51,17 @@ def test_the_result_as_json(run, planted):
     assert record["method"] in METHODS.split(",")
     assert record["file"] is None
     assert {entry["metric"].split(":")[0] for entry in record["rows"]} == {"comprehensiveness", "sufficiency"}
+
+
+def test_rows_that_were_left_out_are_told(run, planted, tmp_path):
+    table = tmp_path / "texts.jsonl"
+    model, texts = planted
+    lines = ["", *Path(texts).read_text().splitlines()]
+    table.write_text("\n".join(json.dumps({"text": line}) for line in lines))
+    flags = ("--methods", "attn-lrp", "--limit", "20", "--no-keep")
+    code, _, errors = run("choose", "--model", model, "--task", str(table), *flags)
+    assert code == 0, errors
+    assert "1 row was skipped in 'texts.jsonl' (line 1: no text in column 'text')." in errors
 
 
 def test_mistakes_are_named(run):

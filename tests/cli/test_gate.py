@@ -32,6 +32,18 @@ def test_the_same_model_passes(run, model, task, baseline):
         assert output.count("\n") == 1
 
 
+def test_rows_that_cannot_be_used_are_told(run, model, baseline, tmp_path):
+    path = tmp_path / "gaps.tsv"
+    path.write_text(TABLE + "\tpositive\n")
+    told = "1 row was skipped in 'gaps.tsv' (line 5: no text in column 'text')."
+    snapshot = ("snapshot", "-m", model, "--out", str(tmp_path / "b.json"), "--noise", "0")
+    for command in (snapshot, ("diff", model, model, "--noise", "0"), ("check", baseline)):
+        code, output, errors = run(*command, "--task", str(path))
+        assert code == 0, errors
+        assert told in errors
+        assert told not in output
+
+
 def test_another_model_fails_with_reports(run, baseline, tmp_path):
     other = str(save_text_model(tmp_path / "other", hidden_act="relu"))
     junit, markdown = tmp_path / "a.xml", tmp_path / "a.md"
@@ -58,7 +70,7 @@ def test_audits_are_written(run, model, task, tmp_path, ending):
     out = tmp_path / f"audit.{ending}"
     code, output, errors = run("audit", model, task, "--word", "film", "--out", str(out))
     assert code == 0, errors
-    assert "No shortcut was found: 1 words tested on 3 texts." in output
+    assert "No shortcut was found: 1 word tested on 3 texts." in output
     assert "film" in out.read_text()
 
 

@@ -26,3 +26,7 @@ def test_list_models_tells_their_task_and_whether_they_are_installed(run):
     tasks = {row["name"]: row["task"] for row in rows}
     assert tasks["clearhead/smollm2"] == "text-generation"
     assert all(isinstance(row["installed"], bool) for row in rows)
+
+
+def test_how_a_table_is_laid_out_is_not_listed(run):
+    assert "methods-across" not in run("list", "benchmarks")[1]

@@ -51,7 +51,7 @@ def test_bad_rows_are_counted_with_their_lines(tmp_path):
     assert rows(task) == [("fine", 0), ("good", 1)]
     assert [row.line for row in task.skipped] == [3, 4, 6, 7, 8, 9, 10]
     assert [row.reason for row in task.skipped][:2] == ["1 columns instead of 2", "no text in column 'sentence'"]
-    assert task.notice.startswith("7 rows were skipped of 9 in 'dev.tsv' (line 3: 1 columns instead of 2; line 4:")
+    assert task.notice.startswith("7 rows were skipped in 'dev.tsv' (line 3: 1 columns instead of 2; line 4:")
 
 
 def test_no_good_row_is_an_error(tmp_path):

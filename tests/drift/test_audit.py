@@ -114,6 +114,22 @@ def test_without_labels_nothing_is_said_about_accuracy():
     assert "no labels" in audit_markdown.document(found)
 
 
+def test_labels_that_the_model_does_not_have_are_not_counted():
+    texts = [Example(str(number), "a bad film", label) for number, label in enumerate(["happy", "NEGATIVE", 1, None])]
+    found = clearhead.audit(text_model(), Task("reviews", texts), count=0, words=["bad"])
+    assert found.accuracy == 0.5
+    assert found.words[0].accuracy.n == found.words[0].excess.n == 2
+    assert "Labels that are no classes of the model, and are not counted: 1 (such as 'happy')." in found.notes
+
+
+def test_rows_that_were_left_out_and_texts_that_were_cut_are_told(tmp_path):
+    table = tmp_path / "dev.tsv"
+    table.write_text("text\tlabel\n" + "a bad film " * 200 + "\tnegative\n\tpositive\na good film\tpositive\n")
+    notes = " ".join(clearhead.audit(text_model(), task=table, count=0, words=["bad"]).notes)
+    assert "1 row was skipped in 'dev.tsv' (line 3: no text in column 'text')." in notes
+    assert "longer than what the model reads: 1 of 2 texts." in notes
+
+
 def test_audits_are_for_single_classes():
     with pytest.raises(BadInput, match="no classifier with one class per input"):
         clearhead.audit(text_model(problem_type="regression", num_labels=1), ["a text"])

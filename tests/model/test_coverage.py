@@ -28,6 +28,16 @@ def test_the_share_of_characters_that_was_read():
     assert describe_coverage(make_item("good xyz  cut it off"), None) == {"read_share": 7 / 15}
 
 
+@pytest.mark.parametrize("text", ["good xyz\ufe0f", "good xyz \u200d\u200b", "good xyz \ufffd"])
+def test_characters_that_tokenizers_drop_were_not_cut_off(text):
+    assert describe_coverage(make_item(text), None) == {}
+
+
+def test_a_text_that_ends_with_a_heart_was_read():
+    (heart,) = clearhead.explain(tiny_models.text_model(), ["\ufefffilm ❤\ufe0f"], check=False)
+    assert "read_share" not in heart.diagnostics
+
+
 def test_the_share_of_a_pair_counts_both_texts():
     offsets = ((0, 0, 0), (0, 0, 4), (1, 0, 2), (0, 0, 0))
     assert describe_coverage(make_item(("good", "ok no"), offsets), None) == {"read_share": 6 / 8}

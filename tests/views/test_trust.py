@@ -130,6 +130,7 @@ def test_the_error_bar_is_one_line():
     assert format_error(review(diagnostics=diagnostics)) == (
         "Wide error bar: ±13 % of the strongest word (sampling) · agreement with other methods 0.72"
     )
+    assert format_error(review(diagnostics={"agreement": -0.3})) == "agreement with other methods −0.30"
     small = format_error(review(diagnostics={"rounding_error": 1e-6}))
     assert small == "Error bar: less than 0.1 % of the strongest word (rounding)"
     effect = {"unit": "logit", "base": 0.0, "prediction": 1.0}

@@ -109,7 +109,7 @@ def test_classifiers_and_two_tower_models_are_not_mixed_up(client):
         ({"texts": ["a film"] * (LIMITS.max_compared_texts + 1)}, "texts"),
         ({"texts": ["a" * 60_000, "b" * 60_000]}, "together"),
         ({"texts": ["a film", " "]}, "empty"),
-        ({"text": "a film"}, "exactly one"),
+        ({"text": "a film"}, "^Give exactly one"),
         ({"image": "AAAA"}, "decoded"),
         ({"texts": ["film " * 60]}, "too long|tokens"),
         ({"target": 3}, "3"),

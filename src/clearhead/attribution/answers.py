@@ -142,12 +142,27 @@ def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, ste
     ids = tokenise_answer(model, prompt, foil, after=before, name="foil")
     if len(ids) != len(steps):
         raise BadInput(
-            f"The foil {foil!r} has {len(ids)} tokens, but what is explained has {len(steps)}: step by step they are "
-            "compared, so choose a foil of the same length, or a focus on one word."
+            f"The foil {foil!r} has {len(ids)} tokens, but {_name_steps(answer, steps)} has {len(steps)}: step by step "
+            f"they are compared, so choose a foil of the same length{_advise_focus(answer, steps)}"
         )
     if tuple(ids) == tuple(answer.ids[step] for step in steps):
         raise BadInput(f"The foil {foil!r} is the answer itself: choose another.")
     return tuple(ids)
+
+
+def _name_steps(answer: Answer, steps: Sequence[int]) -> str:
+    """Return the explained words in quotes."""
+    if len(steps) == len(answer.ids):
+        return f"the answer {answer.text!r}"
+    start, end = answer.offsets[steps[0]][0], answer.offsets[steps[-1]][-1]
+    return f"the focus {answer.text[start:end]!r}, in whose place it stands,"
+
+
+def _advise_focus(answer: Answer, steps: Sequence[int]) -> str:
+    # A focus that is set already is no advice.
+    if len(steps) == len(answer.ids):
+        return ", or a focus on one word and a foil in its place."
+    return "."
 
 
 def _make_target(

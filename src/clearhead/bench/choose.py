@@ -28,6 +28,7 @@ from clearhead.validation import require_integer
 
 # A single seed: twenty, as in other tables, would cost more than all methods together.
 CONTROL = "random:seed=0"
+CHANCE = ("random", CONTROL)
 # The last two take more passes, but are often the best.
 CANDIDATES = (*ONE_TRACE_METHODS, "integrated-gradients", "occlusion")
 # Of both, top shares that differ for short texts too: at 1 % and 5 % a sentence loses the same single word.
@@ -84,7 +85,7 @@ def choose(
     model = as_model(model)
     require_integer("seed", seed, 0, is_flag=True)
     task = sample_task(inputs, limit or _default_limit(model), reading)
-    run = _Run(model, task, (*(methods or CANDIDATES), CONTROL), seed)
+    run = _Run(model, task, (*_leave_out_chance(methods or CANDIDATES), CONTROL), seed)
     _require_inputs(len(task), len(run.methods))
     if announce is not None:
         announce(run.describe_cost())
@@ -92,6 +93,14 @@ def choose(
     if result.method is None or not save:
         return result
     return replace(result, path=save_choice(_make_choice(model, task, result)))
+
+
+def _leave_out_chance(methods: Sequence[Any]) -> list[Any]:
+    """Return the methods but for chance, which is measured in any case."""
+    others = [method for method in methods if method not in CHANCE]
+    if not others:
+        raise BadOption("Chance is measured in any case, and cannot be chosen: name another method.")
+    return others
 
 
 def _require_inputs(count: int, methods: int) -> None:
@@ -143,8 +152,9 @@ class _Run:
         pilot = Task(self.task.name, list(self.task.examples)[:PILOT_INPUTS])
         seconds = self._time(pilot) / len(pilot) * count
         metrics = " and ".join(self.metrics)
-        methods = len(self.methods) - 1
-        return f"Measuring {methods} methods and chance on {count} inputs by {metrics}: about {seconds:.0f} s."
+        others = len(self.methods) - 1
+        methods = "1 method" if others == 1 else f"{others} methods"
+        return f"Measuring {methods} and chance on {count} inputs by {metrics}: about {seconds:.0f} s."
 
     def _time(self, task: Task) -> float:
         # Once without a clock: the first pass pays for libraries that are loaded then.

@@ -7,7 +7,7 @@ import typer
 
 from clearhead.cli import options, outputs
 from clearhead.cli.diff import open_model
-from clearhead.cli.snapshot import TASK_HELP, LabelColumn, Limit
+from clearhead.cli.snapshot import TASK_HELP, LabelColumn, Limit, read_examples
 
 if TYPE_CHECKING:
     from clearhead.drift.gate import GateResult
@@ -67,7 +67,6 @@ def check(
     outputs.check_path(junit, endings=(".xml",))
     outputs.check_path(markdown, endings=(".md",))
     # Imported here because they import torch, without which mistakes in flags answer at once.
-    from clearhead.data.read import read_task
     from clearhead.drift.check_reasons import check_reasons
     from clearhead.drift.gate import Thresholds
     from clearhead.drift.snapshot_file import read_snapshot
@@ -77,7 +76,7 @@ def check(
     saved = read_snapshot(baseline)
     examples = None
     if task is not None:
-        examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
+        examples = read_examples(task, text_column=text_column, label_column=label_column, limit=limit)
     result = check_reasons(
         saved,
         open_model(model or saved.model, device, allow_pickle),

@@ -1,6 +1,7 @@
 """clearhead choose."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,6 +79,11 @@ def _announce(sentence: str) -> None:
     outputs.print_wrapped(sentence, stream=sys.stderr)
 
 
+def _announce_skipped(skipped: Sequence[str]) -> None:
+    for line in skipped:
+        _announce(line)
+
+
 def _print_record(result: "MethodChoice") -> None:
     outputs.print_json(
         {
@@ -95,6 +101,7 @@ def _print_result(result: "MethodChoice") -> None:
     print_table(result.summary)
     outputs.print_wrapped(*result.sentences)
     outputs.print_refused(result.table.refused)
+    _announce_skipped(result.table.skipped)
     if result.path is not None:
         outputs.print_wrapped(
             f"From now on {result.method} explains this model unless --method names another ({result.path})."

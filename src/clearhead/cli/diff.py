@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import options, outputs
-from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, NoiseModels, TaskName, choose_method
+from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, NoiseModels, TaskName, choose_method, read_examples
+from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
     from clearhead.model_diff import ModelDiff
@@ -41,17 +42,23 @@ def diff(
     device: options.Device = None,
     allow_pickle: options.AllowPickle = False,
 ) -> None:
-    """Compare two models: do they still decide for the same reasons?"""
+    """Compare two models: do they still decide for the same reasons?
+
+    The exit code is 0 whatever moved; to let a release fail, use clearhead check.
+
+    Example: clearhead diff old/ new/ --task dev.tsv --out diff.html
+    """
     outputs.check_path(out, endings=tuple(WRITERS))
     spec = choose_method(method, method_options)
     # Imported here because they import torch, without which mistakes in flags answer at once.
-    from clearhead.data.read import read_task
     from clearhead.drift.compare_models import diff as compare
     from clearhead.files import write_atomically
 
     examples = None
     if task is not None:
-        examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
+        examples = read_examples(task, text_column=text_column, label_column=label_column, limit=limit)
+    else:
+        _require_snapshots(model_a, model_b)
     first, second = open_model(model_a, device, allow_pickle), open_model(model_b, device, allow_pickle)
     settings: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
     result = compare(first, second, examples, method=spec, noise=noise, noise_models=noise_models or (), **settings)
@@ -59,6 +66,13 @@ def diff(
         write_atomically(out, WRITERS[out.suffix.casefold()](result))
         outputs.announce_file(out)
     _print_result(result, json=json)
+
+
+def _require_snapshots(*names: str) -> None:
+    """Raise BadOption if there is a model, which has to be asked about data."""
+    # By the names alone: a file that does not exist is told as such.
+    if not all(name.endswith(".json") for name in names):
+        raise BadOption("No data given: name it with --task. Only two snapshots are compared without data.")
 
 
 def open_model(name: str, device: str | None, allow_pickle: bool) -> Any:

@@ -47,7 +47,7 @@ def explain(
     max_new_tokens: options.MaxNewTokens = None,
     sources: options.Sources = None,
     image: options.Pictures = None,
-    out: options.Out = None,
+    out: options.TableOut = None,
     json: options.Json = False,
     method_options: options.MethodOptions = None,
     text_column: options.TextColumn = None,
@@ -82,7 +82,7 @@ def explain(
 
     clearhead explain "a joyless , tedious film" --out review.html
 
-    clearhead explain photo.jpg --model clearhead/pets-vit --target cat
+    clearhead explain photo.jpg --model clearhead/pets-vit --target Bengal
 
     clearhead explain photo.jpg "a photo of a cat" "a photo of a dog" --model my-clip
 

@@ -146,8 +146,8 @@ def _list_facts(row: Mapping[str, Any], summary: str) -> Iterator[str]:
 
 
 def _is_shown(key: str, value: Any, summary: str) -> bool:
-    # The summary may say it already.
-    return key in ("name", "summary") or str(value) in summary
+    # The summary may say it already; how a paper lays out its table is for the report alone.
+    return key in ("name", "summary", "methods_across") or str(value) in summary
 
 
 def _format_fact(key: str, value: Any) -> str:

@@ -107,12 +107,15 @@ Versus = Annotated[
         help="Explain the target relative to this class, or to this answer; column:NAME for a column of the table.",
     ),
 ]
-Out = Annotated[
+OUT_HELP = (
+    "Output file: .html, .pdf, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation .json."
+)
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help=OUT_HELP)]
+TableOut = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Output file: .html, .pdf, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation "
-        ".json. Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
+        help=f"{OUT_HELP} Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per explanation (docs/json.md).")]

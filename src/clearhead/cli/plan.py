@@ -21,7 +21,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the plan as one line o
 
 Answer = Annotated[
     str | None,
-    typer.Option(help="The answer to explain (language models); default: one as long as the model may write."),
+    typer.Option(
+        metavar="TEXT", help="The answer to explain (language models); default: one as long as the model may write."
+    ),
 ]
 
 

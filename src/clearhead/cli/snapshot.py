@@ -1,7 +1,8 @@
 """clearhead snapshot."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,7 @@ from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
     from clearhead.attribution.method import MethodSpec
+    from clearhead.data.task import Task
 
 TASK_HELP = "Data set: a table, a folder, or hf:NAME for one of Hugging Face."
 TaskName = Annotated[str | None, typer.Option("--task", metavar="TASK", help=TASK_HELP)]
@@ -60,11 +62,10 @@ def snapshot(
     outputs.check_path(out, endings=(".json",))
     spec = choose_method(method, method_options)
     # Imported here because they import torch, without which mistakes in flags answer at once.
-    from clearhead.data.read import read_task
     from clearhead.drift.snapshot import snapshot as take_snapshot
     from clearhead.drift.snapshot_file import write_snapshot
 
-    examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
+    examples = read_examples(task, text_column=text_column, label_column=label_column, limit=limit)
     loaded = options.load_model(model, device, None, allow_pickle=allow_pickle)
     result = take_snapshot(
         loaded,
@@ -77,6 +78,20 @@ def snapshot(
     )
     write_snapshot(result, out, texts=not no_texts)
     outputs.announce_file(out)
+
+
+def read_examples(task: str, **columns: Any) -> "Task":
+    """Read a data set, and say on stderr which of its rows cannot be used."""
+    from clearhead.data.read import read_task
+
+    examples = read_task(task, **columns)
+    _announce(examples.notice)
+    return examples
+
+
+def _announce(notice: str) -> None:
+    if notice:
+        outputs.print_wrapped(notice, stream=sys.stderr)
 
 
 def choose_method(method: str | None, pairs: list[str] | None) -> "MethodSpec | None":

@@ -158,9 +158,9 @@ class Task:
         """A sentence about the skipped rows; empty if there are none."""
         if not self.skipped:
             return ""
-        count = len(self.skipped)
         reasons = "; ".join(_list_reasons(self.skipped))
-        return f"{_count_rows(count)} skipped of {count + len(self)} in '{self.name}' ({reasons})."
+        # Not of how many: the examples may be a sample of the rows.
+        return f"{_count_rows(len(self.skipped))} skipped in '{self.name}' ({reasons})."
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from clearhead.model_diff import PATCH, WORD, Reasons
 from clearhead.validation import require_integer
 
 MAX_WORDS = 20
+MAX_NAMED_LABELS = 3
 
 
 def audit(
@@ -59,21 +61,25 @@ def audit(
 
 
 def _audit_texts(model: Model, survey: Survey, count: int, words: Sequence[str]) -> Audit:
-    reasons = survey.ask(model)
-    _require_words(reasons)
+    answers = survey.ask(model)
+    _require_words(answers)
+    reasons = _keep_known_labels(answers, model.labels)
     candidates = choose_candidates(reasons, count, words)
     hidden = hide_words(model, reasons, candidates, survey.batch_size)
     audited = AuditedData(survey.task, reasons, tuple(model.labels)).describe(candidates, hidden)
-    return _summarise(model, survey, reasons, audited, _write_word_notes(candidates, words))
+    notes = chain(_write_word_notes(candidates, words), _write_data_notes(survey.task, answers, reasons))
+    return _summarise(model, survey, reasons, audited, notes)
 
 
 def _audit_pictures(model: Model, survey: Survey, count: int) -> Audit:
-    reasons = survey.ask(model)
-    _require_patches(model, reasons)
+    answers = survey.ask(model)
+    _require_patches(model, answers)
+    reasons = _keep_known_labels(answers, model.labels)
     regions = RegionHider(model, survey.task, reasons, survey.batch_size).hide()
     data = AuditedData(survey.task, reasons, tuple(model.labels))
     chosen = choose_regions(regions, data, count)
-    audited = _summarise(model, survey, reasons, describe_regions(chosen, data), _write_region_notes(survey.task))
+    notes = chain(_write_region_notes(survey.task), _write_data_notes(survey.task, answers, reasons))
+    audited = _summarise(model, survey, reasons, describe_regions(chosen, data), notes)
     return replace(audited, unit="region")
 
 
@@ -87,7 +93,7 @@ def _summarise(
         len(reasons),
         _measure_accuracy(reasons),
         tuple(sorted(words, key=_sort_key)),
-        (*notes, *_write_label_notes(reasons)),
+        tuple(notes),
     )
 
 
@@ -116,6 +122,11 @@ def _require_words(reasons: Sequence[Reasons]) -> None:
 def _require_patches(model: Model, reasons: Sequence[Reasons]) -> None:
     if any(entry.kind != PATCH for entry in reasons):
         raise BadInput(f"An audit hides patches of images; {model.name} has no patches in rows and columns.")
+
+
+def _keep_known_labels(reasons: Sequence[Reasons], labels: Sequence[str]) -> tuple[Reasons, ...]:
+    """Return reasons without labels that the model cannot answer with: by them every answer would be wrong."""
+    return tuple(entry if entry.label in labels else replace(entry, label=None) for entry in reasons)
 
 
 def _measure_accuracy(reasons: Sequence[Reasons]) -> float | None:
@@ -151,8 +162,23 @@ def _write_region_notes(task: Task) -> Iterator[str]:
         yield "Nobody marked the subject, so it may reach into corners and edges: look at the images."
 
 
-def _write_label_notes(reasons: Sequence[Reasons]) -> Iterator[str]:
-    if all(entry.label is None for entry in reasons):
+def _write_data_notes(task: Task, answers: Sequence[Reasons], reasons: Sequence[Reasons]) -> Iterator[str]:
+    """Yield what of the data set was not used; `reasons` have no labels that the model does not know."""
+    if task.notice:
+        yield task.notice
+    cut = sum(entry.was_cut for entry in reasons)
+    if cut:
+        yield f"Cut off, because they are longer than what the model reads: {cut} of {len(reasons)} texts."
+    yield from _write_label_notes(answers, reasons)
+
+
+def _write_label_notes(answers: Sequence[Reasons], reasons: Sequence[Reasons]) -> Iterator[str]:
+    pairs = zip(answers, reasons, strict=True)
+    unknown = [answer.label for answer, entry in pairs if answer.label is not None and entry.label is None]
+    if unknown:
+        names = list(dict.fromkeys(unknown))[:MAX_NAMED_LABELS]
+        yield f"Labels that are no classes of the model, and are not counted: {len(unknown)} (such as {_quote(names)})."
+    elif all(entry.label is None for entry in reasons):
         yield "The data set has no labels, so nothing is known about accuracy."
 
 

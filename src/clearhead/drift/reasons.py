@@ -10,7 +10,10 @@ from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
 from clearhead.data.task import Example, input_digest
 from clearhead.drift.snapshot_file import round_shares
+from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation
+from clearhead.model.coverage import READ_SHARE
+from clearhead.model.target import class_index
 from clearhead.model_diff import PATCH, TOKEN, WORD, Reasons, Span
 
 # Thai, Lao, Burmese, Khmer, kana and Han: scripts without blanks, in which tokenizers cut words differently.
@@ -59,6 +62,7 @@ def extract_reasons(
         text=_read_text(explanation),
         label=_name_label(example, labels),
         blocks=units.blocks(explanation.layers),
+        was_cut=READ_SHARE in explanation.diagnostics,
     )
 
 
@@ -89,11 +93,13 @@ def _round_probability(probability: float | None) -> float | None:
 
 
 def _name_label(example: Example, labels: Sequence[str]) -> str | None:
-    """Return the name of an example's label, which may be the number of a class."""
-    label = example.label
-    if label is None or isinstance(label, str):
-        return label
-    return dict(enumerate(labels)).get(label, str(label))
+    """Return an example's label as the model calls it, where it has such a class: by name, without case, or number."""
+    if example.label is None:
+        return None
+    try:
+        return labels[class_index(example.label, labels)]
+    except ClearheadError:
+        return str(example.label)
 
 
 def _read_text(explanation: Explanation) -> str | tuple[str, ...] | None:

@@ -89,11 +89,11 @@ class Audit:
     @property
     def sentence(self) -> str:
         """The verdict in a sentence."""
-        tested = f"{len(self.words)} {self.unit}s tested on {self.examples} {self.inputs}"
+        tested = f"{_count(len(self.words), self.unit)} tested on {_count(self.examples, self.inputs[:-1])}"
         if not self.shortcuts:
             return f"No shortcut was found: {tested}."
         named = [f"'{word.word}' for {quote_class(word.label)}" for word in self.shortcuts[:MAX_NAMED_WORDS]]
-        return f"{_count(len(self.shortcuts))}: {', '.join(named)}; {tested}."
+        return f"{_count_shortcuts(len(self.shortcuts))}: {', '.join(named)}; {tested}."
 
     def _repr_html_(self) -> str:
         from clearhead.views import audit_html
@@ -106,7 +106,11 @@ def quote_class(label: str) -> str:
     return label if label == ANY_CLASS else f"'{label}'"
 
 
-def _count(shortcuts: int) -> str:
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _count_shortcuts(shortcuts: int) -> str:
     if shortcuts == 1:
         return "1 shortcut was found"
     return f"{shortcuts} shortcuts were found"

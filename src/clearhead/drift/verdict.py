@@ -188,7 +188,7 @@ def _write_sentence(outcome: str, evidence: _Evidence, where: Sequence[str]) -> 
         return f"Same reasons: {answers}, and no reasons moved visibly."
     if outcome == WITHIN_NOISE:
         return f"Moved within noise: {answers}, and reasons moved no more than noise moves them."
-    moved = f"Moved: {answers}, but {evidence.beyond} have reasons that moved more than noise moves them"
+    moved = f"Moved: {answers}; the reasons for {evidence.beyond} moved more than noise moves them"
     return "; ".join([moved, *where]) + "."
 
 
@@ -202,7 +202,8 @@ def _name_words(words: Sequence[WordShift]) -> list[str]:
 
 
 def _name_word(shift: WordShift) -> str:
-    return f"'{shift.word}' {shift.difference:+.2f}"
+    # In the unit of the tables.
+    return f"'{shift.word}' {shift.difference:+.1%}"
 
 
 def _name_class(classes: Sequence[ClassShift]) -> list[str]:

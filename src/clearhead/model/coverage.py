@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from operator import not_
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from clearhead.model.word_columns import PlacedOffsets
 
@@ -20,6 +21,9 @@ UNKNOWN_TOKEN = "unknown_token"
 """The diagnostic with the name of the token that stands for unknown words."""
 
 COVERAGE = (READ_SHARE, UNKNOWN_SHARE, UNKNOWN_TOKEN)
+DROPPED_CATEGORIES = {"Mn", "Me", "Cf", "Cc"}
+"""Marks and invisible characters, such as the selector after a heart: tokenizers drop them wherever they stand."""
+DROPPED_CHARACTERS = {"\N{REPLACEMENT CHARACTER}"}
 
 
 def find_unknown_token(model: "Model") -> str | None:
@@ -42,7 +46,26 @@ def _describe_cut(item: "Item") -> dict[str, float]:
     if item.text is None or item.offsets is None or item.answer is not None:
         return {}
     share = _measure_read(item)
-    return {} if share >= 1 else {READ_SHARE: share}
+    return {READ_SHARE: share} if share < 1 and _is_cut(item) else {}
+
+
+def _is_cut(item: "Item") -> bool:
+    """Return whether anything before the first or after the last token is more than what tokenizers drop."""
+    return any(map(_is_kept, _list_unread(item)))
+
+
+def _list_unread(item: "Item") -> Iterator[str]:
+    for segment, text in enumerate(_list_texts(item)):
+        start, end = _find_ends(item, segment)
+        yield from text[:start] + text[end:]
+
+
+def _is_kept(character: str) -> bool:
+    return not (character.isspace() or _is_dropped(character))
+
+
+def _is_dropped(character: str) -> bool:
+    return category(character) in DROPPED_CATEGORIES or character in DROPPED_CHARACTERS
 
 
 def _measure_read(item: "Item") -> float:

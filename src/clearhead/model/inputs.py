@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from clearhead.errors import BadInput
+from clearhead.errors import BadInput, TooLong
 from clearhead.model.batches import (
     Box,
     Encoded,
@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 MAX_THREADS = 8
+MAX_NAMED_WORDS = 5
 IMAGE_BATCH_AXES = 4
 TEXTS_PER_CHUNK = 8192
 IMAGES_PER_CHUNK = 512
@@ -216,7 +217,22 @@ def _encode_together(encoder: TextEncoder, inputs: Sequence[Any], start: int = 0
 def _encode_numbered(model: Model, overflow: str, source: Any, number: int, *, has_number: bool) -> Encoded:
     if has_number and isinstance(source, str) and not source.strip():
         raise BadInput(f"Input {number} is empty: there is nothing to explain. Leave it out.")
-    return encode(model, source, overflow=overflow)
+    try:
+        return encode(model, source, overflow=overflow)
+    except TooLong as error:
+        raise (_name_text(error, source) if has_number else error) from None
+
+
+def _name_text(error: TooLong, source: Any) -> TooLong:
+    """Return the error with the beginning of the text: among many inputs, it tells which one is meant."""
+    if not isinstance(source, str):
+        return error
+    fact = error.fact.replace("The input", f"The input '{_clip(source)} …'", 1)
+    return TooLong(fact, *error.args[1:])
+
+
+def _clip(text: str) -> str:
+    return " ".join(text.split()[:MAX_NAMED_WORDS])
 
 
 def _can_use_threads(model: Model, inputs: Sequence[Any]) -> bool:

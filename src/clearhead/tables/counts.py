@@ -69,7 +69,7 @@ class TableSummary:
 
     def _describe(self) -> Iterator[str]:
         counts = self.counts
-        yield f"{counts.rows:,} rows."
+        yield "1 row." if counts.rows == 1 else f"{counts.rows:,} rows."
         if counts.gold:
             yield f"{counts.wrong:,} of {counts.gold:,} predictions are wrong by column '{self.label_column}'."
         if counts.unknown and not self.compares_gold:

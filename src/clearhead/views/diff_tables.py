@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import starmap
 
 from clearhead.model_diff import ClassShift, ExampleDiff, ModelDiff, Noise, NoiseDraw, Reasons, Verdict, WordShift
-from clearhead.views.numbers import format_percent, format_share
+from clearhead.views.numbers import MINUS, format_percent, format_share
 
 MAX_WORDS = 20
 MAX_TOP_WORDS = 3
@@ -41,12 +41,16 @@ def list_tables(diff: ModelDiff) -> Iterator[TextTable]:
 def _tabulate_facts(diff: ModelDiff) -> TextTable:
     facts = {
         **_list_evidence(diff.verdict),
-        "rank correlation of reasons, mean": f"{diff.correlation:.3f}",
+        "rank correlation of reasons, mean": _format_correlation(diff.correlation),
         "overlap of the strongest, mean": f"{diff.overlap:.3f}",
         "method": diff.first.method,
         "task": f"{diff.first.task}, {len(diff.first)} examples",
     }
     return TextTable("In numbers", ("", "value"), tuple(facts.items()))
+
+
+def _format_correlation(value: float) -> str:
+    return f"{value:.3f}".replace("-", MINUS)
 
 
 def _list_evidence(verdict: Verdict) -> dict[str, str]:
@@ -120,7 +124,7 @@ def _noise_rows(noise: Noise) -> Iterator[tuple[str, ...]]:
 
 
 def _noise_row(draw: NoiseDraw, name: str) -> tuple[str, ...]:
-    return name, format_percent(draw.mean_shift), f"{draw.mean_agreement:.3f}", str(draw.changed)
+    return name, format_percent(draw.mean_shift), _format_correlation(draw.mean_agreement), str(draw.changed)
 
 
 def tabulate_examples(rows: Sequence[ExampleDiff]) -> TextTable:

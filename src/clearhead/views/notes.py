@@ -24,6 +24,7 @@ DIAGNOSTICS = {
     "chosen": "{}",
     "auto": "auto chose {}",
 }
+SINGULAR = {"1 samples": "1 sample"}
 
 
 def format_notes(explanation: Explanation) -> list[str]:
@@ -83,7 +84,11 @@ def _format_known(diagnostics: Mapping[str, Any]) -> Iterator[str]:
     for name, template in DIAGNOSTICS.items():
         value = diagnostics.get(name)
         if value is not None:
-            yield template.format(value)
+            yield _as_singular(template.format(value))
+
+
+def _as_singular(caption: str) -> str:
+    return SINGULAR.get(caption, caption)
 
 
 def explains_another_class(label: str, diagnostics: Mapping[str, Any]) -> bool:

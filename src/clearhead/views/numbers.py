@@ -26,7 +26,9 @@ def format_relevance(value: float) -> str:
 
 def format_percent(share: float) -> str:
     """Format a share of 1 as a percentage with one decimal."""
-    return f"{share * 100:.1f} %"
+    # What is rounded to zero has no sign.
+    percent = round(share * 100, 1) or 0.0
+    return f"{percent:.1f} %".replace("-", MINUS)
 
 
 def format_share(share: float, *, signed: bool) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from clearhead.check import FAILS, HOLDS, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
-from clearhead.views.numbers import PROBABILITY, format_score, round_percent
+from clearhead.views.numbers import MINUS, PROBABILITY, format_score, round_percent
 from clearhead.views.scale import make_scale, name_one, name_units, read_effect
 from clearhead.views.text_spans import escape_hidden
 
@@ -153,9 +153,9 @@ def _list_errors(explanation: Explanation) -> Iterator[str]:
         yield f"sum off by {make_scale(explanation).format_distance(gap)}"
     agreement = diagnostics.get("agreement")
     if isinstance(agreement, float | int):
-        yield f"agreement with other methods {agreement:.2f}"
+        yield f"agreement with other methods {agreement:.2f}".replace(" -", f" {MINUS}")
     for model, correlation in diagnostics.get("model_agreement", {}).items():
-        yield f"rank correlation with {escape_hidden(model)} {correlation:.2f}".replace(" -", " −")
+        yield f"rank correlation with {escape_hidden(model)} {correlation:.2f}".replace(" -", f" {MINUS}")
 
 
 def _may_lose_digits(diagnostics: Mapping[str, Any]) -> bool:

@@ -72,7 +72,9 @@ def _is_malformed(details: Sequence[Mapping[str, Any]]) -> bool:
 def _describe_detail(detail: Mapping[str, Any]) -> str:
     # The location starts with "body"; from the fourth entry on it may repeat what the user sent.
     field = ".".join(map(str, detail["loc"][1:3]))
-    return f"{field}: {detail['msg']}"
+    # A message of a check of our own, which may be about several fields.
+    message = detail["msg"].removeprefix("Value error, ")
+    return ": ".join(filter(None, [field, message]))
 
 
 async def _handle_http_error(_: Request, error: HTTPException) -> JSONResponse:
