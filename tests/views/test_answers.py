@@ -13,6 +13,7 @@ from PIL import Image
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.explanation import Explanations
 from clearhead.views import answer_grid, answers, html, markdown, notebook, static_image, terminal
+from clearhead.views.scale import make_scale
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,17 @@ def test_html_shows_answer_prompt_probabilities_and_a_choice_per_word():
     assert answer == "Paris90 % on45 % the30 % Seine22 %"
     assert reader.tags.count("input") == 5
     assert "script" not in reader.tags
+
+
+def test_the_legend_has_both_colours_where_only_the_grid_has_both():
+    plain = explained_answer()
+    plain = replace(plain, relevance=np.abs(plain.relevance), matrix=np.abs(plain.matrix))
+    matrix = plain.matrix.copy()
+    matrix[0, 0] *= -1
+    mixed = replace(plain, matrix=matrix)
+    assert not make_scale(plain).signed
+    assert make_scale(mixed).signed
+    assert ">against" in html.card(mixed) and ">against" not in html.card(plain)
 
 
 def test_html_without_a_matrix_has_no_choices():

@@ -3,6 +3,7 @@
 Where several models explain a photo, each method has a row of its own, with the models side by side.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -160,8 +161,8 @@ def _describe_colors(explanation: Explanation) -> str:
 def _wrap(text: str, width: int) -> Iterator[str]:
     """Iterate over the lines of a text, broken at blanks."""
     line = ""
-    # Numbers stay with their per cent signs.
-    for word in replace_missing_glyphs(text).replace(" %", "\u00a0%").split(" "):
+    # Numbers stay with their per cent signs, and with what they are the values of.
+    for word in re.sub(r" (?=[%=])|(?<==) ", "\u00a0", replace_missing_glyphs(text)).split(" "):
         longer = f"{line} {word}".strip()
         if line and INDENT + measure_text(longer, NOTE_SIZE) > width:
             yield line

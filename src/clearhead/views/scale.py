@@ -237,7 +237,13 @@ def _is_signed(explanation: Explanation) -> bool:
     """Return whether anything speaks against the label."""
     if is_image(explanation):
         return bool((_finest_relevance(explanation) < 0).any())
-    return has_negative_text(explanation)
+    return has_negative_text(explanation) or _has_negative_steps(explanation)
+
+
+def _has_negative_steps(explanation: Explanation) -> bool:
+    """Return whether the matrix of an answer, whose rows views show too, has relevance against one of its steps."""
+    matrix = getattr(explanation, "matrix", None)
+    return matrix is not None and bool((matrix < 0).any())
 
 
 def _finest_relevance(explanation: Explanation) -> Array:
