@@ -71,3 +71,8 @@ def test_a_long_source_has_its_colour_as_far_as_it_is_shown():
 def test_missing_numbers_of_a_data_frame_are_not_shown():
     assert "age" not in page([make_record(1, 0.9, age=float("nan"))])
     assert "age: 0.0" in page([make_record(1, 0.9, age=0.0)])
+
+
+def test_a_page_without_checks_says_how_to_get_them():
+    assert "--check 5" in page([make_record(1, 0.9)])
+    assert "--check 5" not in page([make_record(1, 0.9), make_record(2, 0.9, check="holds")])

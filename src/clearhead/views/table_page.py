@@ -34,6 +34,7 @@ CORRECTNESS = {True: "ch-wrong", False: "ch-right", None: ""}
 HEADINGS = ("predicted", "probability", "check", "text")
 FILTERS = {"all": "all", "wrong": "wrong", "right": "right"}
 SCALE_NOTE = "The full colour is that of the strongest word of each row: colours of different rows have no common unit."
+UNCHECKED = "The explanations were not checked: of many inputs only --check 5 (check=5 in Python) asks for that."
 STYLE = (
     ".ch-rows fieldset{display:inline-block;border:0;padding:0;margin:0 1.5rem .6rem 0}"
     ".ch-rows legend{float:left;margin-right:.6rem;color:var(--ch-faint)}.ch-rows label{margin-right:.7rem}"
@@ -201,6 +202,8 @@ def _describe_rows(shown: Sequence[Record], total: int) -> Iterator[str]:
     judged = [record["wrong"] for record in shown if record.get("wrong") is not None]
     if judged:
         yield f"{sum(judged):,} of {len(judged):,} predictions differ from the gold label."
+    if not any(record.get("check") for record in shown):
+        yield UNCHECKED
 
 
 def _render_rows(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
