@@ -195,8 +195,12 @@ def read_p_values(table: Table, reference: str) -> dict[tuple[str, str], str]:
         pair = {row["first"], row["second"]}
         if reference in pair:
             (other,) = pair - {reference}
-            p_values[other, row["metric"]] = f"{row['p_corrected']:.3f}"
+            p_values[other, row["metric"]] = format_p_value(row["p_corrected"])
     return p_values
+
+
+def format_p_value(p_value: float) -> str:
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
 def measure_coverage(heat: Any, animal: Any) -> tuple[float, float]:
