@@ -8,6 +8,7 @@ from pathlib import Path
 CONFIG_VARIABLE = "CLEARHEAD_CONFIG"
 DELIMITER_VARIABLE = "CLEARHEAD_DELIMITER"
 ENCODING_VARIABLE = "CLEARHEAD_ENCODING"
+ONEDNN_VARIABLE = "CLEARHEAD_ONEDNN"
 REPLAY_VARIABLE = "CLEARHEAD_REPLAY"
 
 
@@ -31,6 +32,11 @@ def text_encoding() -> str:
 def allows_replay() -> bool:
     """Return whether small inputs on a GPU may be explained by recorded passes: unless CLEARHEAD_REPLAY is 0."""
     return os.environ.get(REPLAY_VARIABLE) != "0"
+
+
+def allows_onednn() -> bool:
+    """Return whether linear layers on a CPU may be computed by oneDNN: unless CLEARHEAD_ONEDNN is 0."""
+    return os.environ.get(ONEDNN_VARIABLE) != "0"
 
 
 def config_folder() -> Path:

@@ -9,6 +9,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from clearhead.engine.onednn import fast_linear_layers
+
 Item = TypeVar("Item")
 
 # Freezing and hooks change the network itself, so threads take turns. Re-entrant, since the contexts below nest.
@@ -70,7 +72,12 @@ def _set_flags(modules: list[nn.Module], parameters: list[nn.Parameter], value: 
 def eager_execution(device: torch.device) -> Iterator[None]:
     """Eager execution with gradients, in the model's own precision."""
     # The compiler's stance belongs to the whole process, so threads take turns here too.
-    with NETWORK_LOCK, full_precision_autograd(device), torch.compiler.set_stance("force_eager"):
+    with (
+        NETWORK_LOCK,
+        full_precision_autograd(device),
+        torch.compiler.set_stance("force_eager"),
+        fast_linear_layers(device),
+    ):
         yield
 
 
@@ -82,6 +89,7 @@ def eager_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
         torch.inference_mode(),
         _autocast_off(device),
         torch.compiler.set_stance("force_eager"),
+        fast_linear_layers(device),
     ):
         yield
 

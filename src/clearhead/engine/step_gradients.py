@@ -105,10 +105,12 @@ def _are_close(first: Tensor, second: Tensor) -> bool:
 
 def carry_rows(output: Tensor, rows: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return the vector-Jacobian products of one input's activations with each row; zeros where nothing depends."""
-    by_row = []
-    for row in rows:
-        by_row.append(vjp(output, row[None], tensors))
-    return list(map(torch.cat, zip(*by_row, strict=True)))
+    products = [tensor.new_empty(len(rows), *tensor.shape[1:]) for tensor in tensors]
+    for number, row in enumerate(rows):
+        # Copied row by row, so that memory for the gradients of a single pass is used again by the next.
+        for product, gradient in zip(products, vjp(output, row[None], tensors), strict=True):
+            product[number] = gradient[0]
+    return products
 
 
 def push_rows(output: Tensor, rows: Tensor, tensor: Tensor) -> Tensor:

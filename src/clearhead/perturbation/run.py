@@ -34,7 +34,7 @@ from clearhead.perturbation.shared_prefixes import (
 )
 
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
-CALL_TOKENS = {"cpu": 28}
+CALL_TOKENS = {"cpu": 64}
 """The tokens that take as long as a call of the embedded models itself: more padding costs more than another call."""
 
 
