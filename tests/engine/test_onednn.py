@@ -28,20 +28,22 @@ def layer() -> tuple[Tensor, Tensor]:
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Take oneDNN for faster on whatever CPU the tests run."""
+    """Take oneDNN for faster on whatever CPU the tests run, for layers of any size."""
     monkeypatch.setattr(onednn, "is_faster_here", lambda: True)
+    monkeypatch.setattr(onednn, "MIN_PRODUCTS", 0)
 
 
 @pytest.fixture
 def calls(monkeypatch) -> list[Tensor]:
     """The inputs of the linear layers that oneDNN computes."""
     inputs = []
+    multiply = onednn._multiply
 
-    def record(x: Tensor, *layer: Tensor) -> Tensor:
+    def record(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         inputs.append(x)
-        return linear(x, *layer)
+        return multiply(x, weight, bias)
 
-    monkeypatch.setattr(onednn, "linear", record)
+    monkeypatch.setattr(onednn, "_multiply", record)
     return inputs
 
 
@@ -85,7 +87,7 @@ def test_the_gradient_has_a_gradient_itself(layer):
     ],
     ids=["float64", "float16", "trainable", "sparse"],
 )
-def test_other_layers_are_left_to_torch(change, layer, calls):
+def test_other_layers_are_left_to_torch(change, layer, fast, calls):
     x, weight = change(torch.randn(3, 6), layer[0])
     expected = F.linear(x, weight)
     with OneDnnLinear():
@@ -94,12 +96,19 @@ def test_other_layers_are_left_to_torch(change, layer, calls):
     assert calls == []
 
 
-def test_weights_of_other_types_are_left_to_torch(layer, calls):
+def test_weights_of_other_types_are_left_to_torch(layer, fast, calls):
     class Weight(Tensor):
         """A weight that may have products of its own."""
 
     with OneDnnLinear():
         F.linear(torch.randn(3, 6), layer[0].as_subclass(Weight))
+    assert calls == []
+
+
+def test_small_layers_are_left_to_torch(layer, monkeypatch, fast, calls):
+    monkeypatch.setattr(onednn, "MIN_PRODUCTS", 3 * 6 * 4 + 1)
+    with OneDnnLinear():
+        F.linear(torch.randn(3, 6), layer[0])
     assert calls == []
 
 

@@ -72,12 +72,7 @@ def _set_flags(modules: list[nn.Module], parameters: list[nn.Parameter], value: 
 def eager_execution(device: torch.device) -> Iterator[None]:
     """Eager execution with gradients, in the model's own precision."""
     # The compiler's stance belongs to the whole process, so threads take turns here too.
-    with (
-        NETWORK_LOCK,
-        full_precision_autograd(device),
-        torch.compiler.set_stance("force_eager"),
-        fast_linear_layers(device),
-    ):
+    with NETWORK_LOCK, full_precision_autograd(device), torch.compiler.set_stance("force_eager"):
         yield
 
 

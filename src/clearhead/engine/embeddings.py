@@ -12,6 +12,7 @@ from clearhead.engine.batching import in_batches
 from clearhead.engine.context import eager_execution, frozen
 from clearhead.engine.forward import float_input
 from clearhead.engine.lookups import InputLookups, WordLookups, list_lookups
+from clearhead.engine.onednn import fast_linear_layers
 from clearhead.engine.torch_calls import function_name
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
@@ -85,7 +86,8 @@ def gradients_at(
         for row in range(stop - start):
             receive(start + row, score_N[row], gradient[row])
 
-    with eager_execution(trace.model.device), frozen(trace.model.network):
+    device = trace.model.device
+    with eager_execution(device), fast_linear_layers(device), frozen(trace.model.network):
         run_batches(trace, len(points), compute, batch)
 
 
@@ -106,7 +108,8 @@ def scores_at(trace: Trace, points: Sequence[Point], *, batch: int | None = None
         selected = points[start:stop]
         scores.append(_score_points(trace, selected, _stack_points(selected)))
 
-    with eager_execution(trace.model.device), frozen(trace.model.network), torch.no_grad():
+    device = trace.model.device
+    with eager_execution(device), fast_linear_layers(device), frozen(trace.model.network), torch.no_grad():
         run_batches(trace, len(points), compute, batch)
     return torch.cat(scores)
 

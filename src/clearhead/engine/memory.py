@@ -2,11 +2,14 @@
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from clearhead.engine.context import list_modules
 from clearhead.engine.lrp.kernels.dispatch import DEVICES
 from clearhead.model.inputs import Inputs, longest_text
 from clearhead.model.language import ANSWER_POSITIONS
@@ -113,9 +116,15 @@ def _saved_features(model: Model, sizes: ConfigSizes) -> int:
     """Return how many features per token a block saves for the backward pass."""
     # With fused kernels the activation function of the wide layer is recomputed, so its result is not saved.
     wide_tensors = 1 if model.device.type in DEVICES else 2
-    if any(name.endswith(GATE_MODULES) for name, _ in model.network.named_modules()):
+    if _has_gates(model.network):
         wide_tensors += EXTRA_WIDE_IN_GATES
     return HIDDEN_STATES_PER_BLOCK * sizes.width + wide_tensors * sizes.wide
+
+
+def _has_gates(network: nn.Module) -> bool:
+    """Return whether blocks have gated MLPs, by the names of their modules."""
+    names = chain.from_iterable(module._modules for module in list_modules(network))
+    return any(name.endswith(GATE_MODULES) for name in names)
 
 
 def image_tokens(config: Any) -> int:

@@ -22,6 +22,7 @@ from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activati
 from clearhead.engine.lrp.rules import gated_rule, rule_for
 from clearhead.engine.multi_head_attention import NAME as MULTI_HEAD_ATTENTION
 from clearhead.engine.multi_head_attention import can_decompose, decompose_heads
+from clearhead.engine.onednn import can_multiply, is_preferred, linear
 from clearhead.engine.running_module import name_running_module
 from clearhead.engine.self_gates import ElementwiseSources
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
@@ -81,6 +82,8 @@ class Recorder(TorchFunctionMode):
             sources=self._sources,
         )
         self.norm_depth = 0
+        # Not by a mode around this one, through which every call would go once more.
+        self._uses_onednn = is_preferred()
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -207,6 +210,8 @@ class Recorder(TorchFunctionMode):
 
     def _call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a function so that its backward can be switched, if its gradient is not its rule anyway."""
+        if name == "linear" and self._uses_onednn and can_multiply(args, kwargs):
+            return linear(*args)
         if name in LINEAR:
             return function(*args, **kwargs)
         if is_in_place(function):
