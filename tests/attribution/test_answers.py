@@ -63,6 +63,16 @@ def test_rows_of_linear_methods_add_up_to_the_whole_answer(gpt2, name):
     np.testing.assert_allclose(explanation.matrix.sum(0), explanation.relevance, rtol=1e-9, atol=1e-12)
 
 
+def test_every_byte_of_a_character_counts_for_its_word(gpt2):
+    explanation = clearhead.explain(gpt2, PROMPT, "attn-lrp", answer="é 北 long", matrix=True)
+    assert explanation.span("é").explained == (1, 2)
+    assert explanation.span("北").explained == (4, 5, 6)
+    accented, character = explanation.answer_words()[:2]
+    of_answer = explanation.relevance[explanation.prompt_length :]
+    assert accented.relevance == pytest.approx(of_answer[1:3].sum())
+    assert character.relevance == pytest.approx(of_answer[4:7].sum())
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_batch_of_prompts_of_different_lengths_gives_what_each_gives_alone(llama, name):
     prompts = [PROMPT, "the river in london is", "the river"]

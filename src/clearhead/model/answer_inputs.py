@@ -1,10 +1,10 @@
 """Encode prompts and answers for language models: texts or chats, answers that are given or generated."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, pairwise, takewhile
+from itertools import takewhile
 from typing import Any, TypeGuard
 
 from clearhead.errors import BadInput, BadOption
@@ -154,40 +154,37 @@ def _extend_item(model: Model, item: Item, answer: Answer) -> Item:
 
 def make_answer(model: Model, ids: Sequence[int], start: int) -> Answer:
     """Return an answer with its text and the characters of each token."""
-    decoded, ends = _decode_progressively(model, ids)
+    decoded = _decode(model, ids)
     # The blank between prompt and answer belongs to neither.
     text = decoded.lstrip()
-    offsets = _find_offsets(decoded, ends, len(decoded) - len(text))
+    offsets = _find_offsets(decoded, _decode_progressively(model, ids), len(decoded) - len(text))
     tokens = tuple(model.processor.convert_ids_to_tokens(list(ids)))
     return Answer(text, tuple(ids), tokens, tuple(offsets), start)
 
 
-def _find_offsets(decoded: str, ends: Sequence[int], blanks: int) -> Iterator[tuple[int, int]]:
-    """Yield the characters of each token, which begins where the one before it ends."""
-    for start, end in pairwise([0, *ends]):
-        yield _trim(decoded, start, end, blanks)
+def _find_offsets(decoded: str, beginnings: Iterable[str], blanks: int) -> Iterator[tuple[int, int]]:
+    """Yield the characters of each token, from the first that those before it had not finished."""
+    finished = 0
+    for text in beginnings:
+        length = len(text.rstrip(UNFINISHED_CHARACTER))
+        # Every token with bytes of a character has this character, as in prompts.
+        end = min(length + text.endswith(UNFINISHED_CHARACTER), len(decoded))
+        yield _trim(decoded, finished, end, blanks)
+        # Tokenizers may drop blanks before punctuation once it follows.
+        finished = min(max(finished, length), len(decoded))
 
 
 def _trim(decoded: str, start: int, end: int, blanks: int) -> tuple[int, int]:
     """Return the characters of a token without its leading blanks, counted without those of the whole text."""
     while start < end and decoded[start].isspace():
         start += 1
-    return max(0, start - blanks), max(0, end - blanks)
+    return max(0, start - blanks), max(0, start - blanks, end - blanks)
 
 
-def _decode_progressively(model: Model, ids: Sequence[int]) -> tuple[str, list[int]]:
-    """Return the text of some tokens, and its length after each of them."""
-    decoded = _decode(model, ids)
-    # Tokenizers may drop blanks before punctuation once it follows.
-    ends = accumulate(_measure_beginnings(model, ids), max)
-    return decoded, [min(end, len(decoded)) for end in ends]
-
-
-def _measure_beginnings(model: Model, ids: Sequence[int]) -> Iterator[int]:
-    """Yield the number of characters of the first token, of the first two, and so on."""
+def _decode_progressively(model: Model, ids: Sequence[int]) -> Iterator[str]:
+    """Yield the text of the first token, of the first two, and so on."""
     for count in range(1, len(ids) + 1):
-        text = _decode(model, ids[:count])
-        yield len(text.rstrip(UNFINISHED_CHARACTER))
+        yield _decode(model, ids[:count])
 
 
 def _decode(model: Model, ids: Sequence[int]) -> str:

@@ -102,9 +102,9 @@ def _continues_word(answer: str, previous: Step, step: Step) -> bool:
     return step.start <= previous.start or not is_beside_unspaced(answer, step.start)
 
 
-def _continues_character(_: str, previous: Step, __: Step) -> bool:
-    # The first bytes of a character, such as an emoji, have no characters of their own.
-    return previous.end <= previous.start
+def _continues_character(_: str, previous: Step, step: Step) -> bool:
+    # The bytes of a character, such as an emoji, may be several tokens.
+    return step.start < previous.end
 
 
 JOINS = {"word": _continues_word, "token": _continues_character}
