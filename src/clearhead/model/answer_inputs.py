@@ -23,7 +23,7 @@ from clearhead.model.sequence_inputs import (
     join_values,
     tokenise_target,
 )
-from clearhead.model.text_inputs import encode_text, validate_length
+from clearhead.model.text_inputs import PROMPT_ADVICE, encode_text, validate_length
 from clearhead.validation import require_integer
 
 Tokenise = Callable[[str], list[int]]
@@ -47,7 +47,7 @@ def encode_prompt(model: Model, prompt: PicturePrompt, *, embed: bool = False) -
         return _encode_chat(model, prompt)  # type: ignore[arg-type]
     if not isinstance(prompt, str):
         raise BadInput(f"A prompt is a text or a list of chat messages, not a {type(prompt).__name__}.")
-    return encode_text(model, prompt, "error")
+    return encode_text(model, prompt, "error", advice=PROMPT_ADVICE)
 
 
 def _require_tokenizer(model: Model) -> None:
@@ -58,7 +58,7 @@ def _require_tokenizer(model: Model) -> None:
 def _encode_chat(model: Model, messages: Chat) -> Encoded:
     rendered = render_chat(model.processor, model.name, messages)
     # The template contains the special tokens already.
-    encoded = encode_text(model, rendered, "error", add_special_tokens=False)
+    encoded = encode_text(model, rendered, "error", add_special_tokens=False, advice=PROMPT_ADVICE)
     if encoded.item.offsets is None:
         return encoded
     return replace(encoded, item=mark_template(encoded.item, find_contents(rendered, messages)))
