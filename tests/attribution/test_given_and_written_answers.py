@@ -72,3 +72,29 @@ def test_the_record_names_the_foil(llama):
     arguments = {"answer": "paris", "versus": "london", "check": False}
     explanation = clearhead.explain(llama, "the capital is", "gradient-x-input", **arguments)
     assert json_record.record(explanation)["target"]["versus"] == "london"
+
+
+@pytest.mark.parametrize(
+    ("answer", "foils"),
+    [
+        ("so: paris", ["Ġlondon"]),
+        ("so:\nparis", ["lon", "don"]),
+        ("\nparis", ["lon", "don"]),
+        ("(paris", ["lon", "don"]),
+    ],
+)
+def test_a_foil_begins_as_the_words_that_it_replaces(llama, answer, foils):
+    """After a blank, in a line of its own, or right after a bracket."""
+    explanation = clearhead.explain(llama, "it is", "gradient-x-input", answer=answer, focus="paris", versus="london")
+    assert [explanation.steps[step].versus for step in explanation.explained] == foils
+
+
+@pytest.mark.parametrize(("prompt", "blank"), [("首都是", False), ("the capital is", True)])
+def test_chinese_goes_on_without_a_blank(llama, prompt, blank):
+    explanation = clearhead.explain(llama, prompt, "gradient-x-input", answer="北京")
+    assert (explanation.steps[0].token == "Ġ") is blank
+
+
+def test_an_empty_foil_is_told_what_leaving_it_out_means(llama):
+    with pytest.raises(BadInput, match=r"The foil is empty: .* explain the answer by itself"):
+        clearhead.explain(llama, "it is", "gradient-x-input", answer="paris", versus=" ")
