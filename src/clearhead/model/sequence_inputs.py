@@ -20,6 +20,10 @@ LENGTH_ADVICE = (" Shorten the answer.",)
 OWN_SETTINGS = {"max_new_tokens", "do_sample"}
 # In the order in which generation looks for the token that a decoder starts with.
 START_SETTINGS = ("decoder_start_token_id", "bos_token_id")
+# A shortened prompt keeps some words, as methods that hide words need.
+MIN_PROMPT_TOKENS = 8
+# Other values than those of tokens and their positions cannot be shortened.
+SHORTENED_VALUES = {"input_ids", "attention_mask", ANSWER_POSITIONS, SOURCE_LENGTH}
 Offsets = Sequence[tuple[int, ...]]
 
 
@@ -124,6 +128,28 @@ def join_values(ids: list[int], start: int) -> dict[str, list[int]]:
         # The token at a position is predicted one position before.
         ANSWER_POSITIONS: list(range(start - 1, len(ids))),
     }
+
+
+def shorten_prompt(encoded: Encoded, tokens: int) -> Encoded:
+    """Return a prompt's end and its answer with about so many tokens; those with pictures as they are."""
+    answer = encoded.item.answer
+    assert answer is not None
+    removed = min(encoded.length - tokens, answer.start - MIN_PROMPT_TOKENS)
+    if removed <= 0 or encoded.item.pictures or encoded.values.keys() - SHORTENED_VALUES:
+        return encoded
+    values = {name: _remove_beginning(name, row, removed) for name, row in encoded.values.items()}
+    return Encoded(_shorten_item(encoded.item, replace(answer, start=answer.start - removed), removed), values)
+
+
+def _remove_beginning(name: str, row: list[int], removed: int) -> list[int]:
+    if name in (ANSWER_POSITIONS, SOURCE_LENGTH):
+        return [number - removed for number in row]
+    return row[removed:]
+
+
+def _shorten_item(item: Item, answer: Answer, removed: int) -> Item:
+    offsets = None if item.offsets is None else item.offsets[removed:]
+    return replace(item, tokens=item.tokens[removed:], special=item.special[removed:], offsets=offsets, answer=answer)
 
 
 def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Item:
