@@ -13,6 +13,7 @@ from clearhead.errors import BadOption
 from clearhead.model.batches import Answer, Encoded, Item
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH, keep_positions
 from clearhead.model.model import Model
+from clearhead.model.source_span import SourceSpan
 from clearhead.model.text_inputs import validate_length
 
 LENGTH_ADVICE = (" Shorten the answer.",)
@@ -149,7 +150,18 @@ def _remove_beginning(name: str, row: list[int], removed: int) -> list[int]:
 
 def _shorten_item(item: Item, answer: Answer, removed: int) -> Item:
     offsets = None if item.offsets is None else item.offsets[removed:]
-    return replace(item, tokens=item.tokens[removed:], special=item.special[removed:], offsets=offsets, answer=answer)
+    shortened = replace(item, tokens=item.tokens[removed:], special=item.special[removed:], offsets=offsets)
+    return replace(shortened, answer=answer, sources=_keep_sources(item.sources, offsets, answer.start))
+
+
+def _keep_sources(sources: Sequence[SourceSpan], offsets: Offsets | None, length: int) -> tuple[SourceSpan, ...]:
+    """Return the sources in the tokens that are left of a prompt, or its halves where fewer than two of several are."""
+    if offsets is None or len(sources) < 2:
+        return tuple(sources)
+    first, middle, last = (offsets[index][-2] for index in (0, length // 2, length - 1))
+    kept = tuple(source for source in sources if source.end > first)
+    # To compare sources takes two.
+    return kept if len(kept) > 1 else (SourceSpan("1", first, middle), SourceSpan("2", middle, last + 1))
 
 
 def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Item:
