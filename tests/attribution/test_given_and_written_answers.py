@@ -7,7 +7,7 @@ import transformers
 import clearhead
 from clearhead.errors import BadInput, BadOption
 from clearhead.views import json_record
-from tests.helpers.language_models import make_decoder, make_tokenizer
+from tests.helpers.language_models import make_decoder, make_encoder_decoder, make_tokenizer
 from tests.helpers.pictures import picture
 
 CHAT = [{"role": "user", "content": "the capital of france is"}]
@@ -98,3 +98,13 @@ def test_chinese_goes_on_without_a_blank(llama, prompt, blank):
 def test_an_empty_foil_is_told_what_leaving_it_out_means(llama):
     with pytest.raises(BadInput, match=r"The foil is empty: .* explain the answer by itself"):
         clearhead.explain(llama, "it is", "gradient-x-input", answer="paris", versus=" ")
+
+
+@pytest.mark.parametrize("make", [lambda: make_decoder("llama"), lambda: make_encoder_decoder("bart")])
+def test_generation_may_return_more_than_tokens(make):
+    model = clearhead.load(make(), make_tokenizer())
+    plain, more = (
+        clearhead.explain(model, "it is", "gradient-x-input", generation={"max_new_tokens": 3, **options})
+        for options in ({}, {"return_dict_in_generate": True, "output_scores": True})
+    )
+    assert more.answer == plain.answer

@@ -80,7 +80,8 @@ def generate_tokens(model: Model, encoded: Encoded, settings: Mapping[str, Any])
     tensors = _list_prompt_tensors(model, encoded)
     with torch.inference_mode(), keep_positions(model.network.language_model), _refuse_settings(settings):
         written = model.network.language_model.generate(**tensors, **settings)
-    tokens: list[int] = written[0].tolist()
+    # Settings, of the caller or of the model, may ask for more than the tokens.
+    tokens: list[int] = getattr(written, "sequences", written)[0].tolist()
     return tokens
 
 
