@@ -108,3 +108,10 @@ def test_generation_may_return_more_than_tokens(make):
         for options in ({}, {"return_dict_in_generate": True, "output_scores": True})
     )
     assert more.answer == plain.answer
+
+
+@pytest.mark.parametrize("message", [{"content": "it is"}, {"role": "user", "content": "it is"}])
+def test_a_message_without_role_or_list_is_told_what_a_chat_is(llama, message):
+    prompt = message if "role" in message else [message]
+    with pytest.raises(BadInput, match="each with a role and a content"):
+        clearhead.explain(llama, prompt, "gradient-x-input", answer="long")

@@ -28,12 +28,18 @@ from clearhead.model.text_inputs import PROMPT_ADVICE, encode_text
 NEW_TOKEN_TYPES = {"paligemma": 1}
 TYPE_TENSORS = ("token_type_ids", "mm_token_type_ids")
 NOT_FOR_THE_NETWORK = ("labels", "special_tokens_mask", "offset_mapping")
+# What tells a single message of a chat from other dicts.
+MESSAGE_KEYS = {"role", "content"}
 # Families that cut the middle out of a picture.
 CROPPING_TYPES = ("llava", "vipllava")
 
 
 def _refuse_pictures(model: Model, prompt: PicturePrompt) -> BadInput:
     advice = "give the prompt as a text or a list of chat messages"
+    if isinstance(prompt, Mapping) and prompt.keys() & MESSAGE_KEYS:
+        return BadInput(
+            "A chat is a list of messages, each with a role and a content: [{'role': 'user', 'content': …}]."
+        )
     if isinstance(prompt, Mapping):
         return BadInput(f"A dict cannot be explained by {model.name}, which reads no pictures: {advice}.")
     return BadInput(f"{model.name} reads no pictures: {advice}, or choose a model that does.")
