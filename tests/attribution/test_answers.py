@@ -13,6 +13,7 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.model.answer_inputs import add_answer, encode_prompt, tokenise_answer
 from clearhead.model.inputs import collate
 from clearhead.model.target import AnswerTarget
+from clearhead.views.answers import list_shares
 from tests.helpers.language_models import DECODERS, make_decoder, make_tokenizer
 
 PROMPT = "the capital of france is"
@@ -71,6 +72,11 @@ def test_every_byte_of_a_character_counts_for_its_word(gpt2):
     of_answer = explanation.relevance[explanation.prompt_length :]
     assert accented.relevance == pytest.approx(of_answer[1:3].sum())
     assert character.relevance == pytest.approx(of_answer[4:7].sum())
+
+
+def test_the_first_token_is_named_by_its_characters(gpt2):
+    explanation = clearhead.explain(gpt2, "é is", "attn-lrp", answer="long")
+    assert list_shares(explanation)[0].name == "first token “é”"
 
 
 @pytest.mark.parametrize("name", METHODS)

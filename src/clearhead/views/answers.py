@@ -270,9 +270,15 @@ def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
     }
 
 
+def _name_first_token(explanation: AnswerExplanation) -> str:
+    """Return the characters of the first token: those of a byte-level vocabulary may have other names."""
+    start, end = explanation.offsets[0][-2:] if explanation.offsets else (0, 0)
+    return explanation.prompt[start:end].strip() or spell_token(explanation.tokens[0])
+
+
 def _name_group(explanation: AnswerExplanation, group: str) -> str:
     if group == "first":
-        return f"first token “{escape_hidden(spell_token(explanation.tokens[0]))}”"
+        return f"first token “{escape_hidden(_name_first_token(explanation))}”"
     return SHARE_NAMES[group]
 
 
