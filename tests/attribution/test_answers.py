@@ -1,5 +1,7 @@
 """Explanations of the answers of language models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.model.answer_inputs import add_answer, encode_prompt, tokenise_answer
 from clearhead.model.inputs import collate
 from clearhead.model.target import AnswerTarget
-from clearhead.views.answers import list_shares
+from clearhead.views.answers import format_sink, list_shares
 from tests.helpers.language_models import DECODERS, make_decoder, make_tokenizer
 
 PROMPT = "the capital of france is"
@@ -77,6 +79,8 @@ def test_every_byte_of_a_character_counts_for_its_word(gpt2):
 def test_the_first_token_is_named_by_its_characters(gpt2):
     explanation = clearhead.explain(gpt2, "é is", "attn-lrp", answer="long")
     assert list_shares(explanation)[0].name == "first token “é”"
+    sink = replace(explanation, relevance=np.arange(len(explanation.tokens), 0, -1.0))
+    assert format_sink(sink).startswith("First token, ranked apart: é ")
 
 
 @pytest.mark.parametrize("name", METHODS)

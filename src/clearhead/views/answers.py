@@ -296,7 +296,7 @@ def format_sink(explanation: AnswerExplanation) -> str:
     """Format the share of the first token if it is a sink, else return ""."""
     if not has_sink(explanation):
         return ""
-    first = _format_token(explanation, explanation.tokens[0], float(explanation.relevance[0]))
+    first = _format_token(explanation, _name_first_token(explanation), float(explanation.relevance[0]))
     return f"First token, ranked apart: {first} of all relevance ({SINK_NOTE})."
 
 
