@@ -221,7 +221,7 @@ def name_steps(answer: str, steps: Sequence[Step], explained: Sequence[int]) -> 
     pieces: list[str] = []
     for group in group_consecutive(explained):
         text = answer[steps[group[0]].start : steps[group[-1]].end].strip()
-        # Tokens without characters, such as a part of an emoji, have a name only.
+        # Tokens of nothing but blanks have a name only.
         pieces.append(text or steps[group[0]].token)
     return " … ".join(pieces)
 

@@ -1,5 +1,7 @@
 """Explanations of the answers of language models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.model.answer_inputs import add_answer, encode_prompt, tokenise_answer
 from clearhead.model.inputs import collate
 from clearhead.model.target import AnswerTarget
+from clearhead.views.answers import format_sink, list_shares
 from tests.helpers.language_models import DECODERS, make_decoder, make_tokenizer
 
 PROMPT = "the capital of france is"
@@ -61,6 +64,23 @@ def test_a_step_is_explained_like_a_one_token_answer_to_the_same_prefix(family, 
 def test_rows_of_linear_methods_add_up_to_the_whole_answer(gpt2, name):
     explanation = clearhead.explain(gpt2, PROMPT, name, answer=ANSWER, matrix=True)
     np.testing.assert_allclose(explanation.matrix.sum(0), explanation.relevance, rtol=1e-9, atol=1e-12)
+
+
+def test_every_byte_of_a_character_counts_for_its_word(gpt2):
+    explanation = clearhead.explain(gpt2, PROMPT, "attn-lrp", answer="é 北 long", matrix=True)
+    assert explanation.span("é").explained == (1, 2)
+    assert explanation.span("北").explained == (4, 5, 6)
+    accented, character = explanation.answer_words()[:2]
+    of_answer = explanation.relevance[explanation.prompt_length :]
+    assert accented.relevance == pytest.approx(of_answer[1:3].sum())
+    assert character.relevance == pytest.approx(of_answer[4:7].sum())
+
+
+def test_the_first_token_is_named_by_its_characters(gpt2):
+    explanation = clearhead.explain(gpt2, "é is", "attn-lrp", answer="long")
+    assert list_shares(explanation)[0].name == "first token “é”"
+    sink = replace(explanation, relevance=np.arange(len(explanation.tokens), 0, -1.0))
+    assert format_sink(sink).startswith("First token, ranked apart: é ")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -239,7 +259,7 @@ def test_the_template_of_a_chat_is_special(llama):
         ({"answer": "paris", "focus": 4}, "steps 0 … 0"),
         ({"answer": "paris", "focus": (2, 99)}, "not in the answer"),
         ({"answer": ["paris", "london"]}, "one for each"),
-        ({"inputs": "paris is " * 3000, "answer": "long"}, "takes at most"),
+        ({"inputs": "paris is " * 3000, "answer": "long"}, "takes at most .* Shorten the prompt.$"),
     ],
 )
 def test_bad_input_gets_one_clear_line(llama, arguments, message):

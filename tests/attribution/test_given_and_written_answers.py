@@ -7,7 +7,7 @@ import transformers
 import clearhead
 from clearhead.errors import BadInput, BadOption
 from clearhead.views import json_record
-from tests.helpers.language_models import make_decoder, make_tokenizer
+from tests.helpers.language_models import make_decoder, make_encoder_decoder, make_tokenizer
 from tests.helpers.pictures import picture
 
 CHAT = [{"role": "user", "content": "the capital of france is"}]
@@ -72,3 +72,46 @@ def test_the_record_names_the_foil(llama):
     arguments = {"answer": "paris", "versus": "london", "check": False}
     explanation = clearhead.explain(llama, "the capital is", "gradient-x-input", **arguments)
     assert json_record.record(explanation)["target"]["versus"] == "london"
+
+
+@pytest.mark.parametrize(
+    ("answer", "foils"),
+    [
+        ("so: paris", ["Ġlondon"]),
+        ("so:\nparis", ["lon", "don"]),
+        ("\nparis", ["lon", "don"]),
+        ("(paris", ["lon", "don"]),
+    ],
+)
+def test_a_foil_begins_as_the_words_that_it_replaces(llama, answer, foils):
+    """After a blank, in a line of its own, or right after a bracket."""
+    explanation = clearhead.explain(llama, "it is", "gradient-x-input", answer=answer, focus="paris", versus="london")
+    assert [explanation.steps[step].versus for step in explanation.explained] == foils
+
+
+@pytest.mark.parametrize(("prompt", "blank"), [("首都是", False), ("the capital is", True)])
+def test_chinese_goes_on_without_a_blank(llama, prompt, blank):
+    explanation = clearhead.explain(llama, prompt, "gradient-x-input", answer="北京")
+    assert (explanation.steps[0].token == "Ġ") is blank
+
+
+def test_an_empty_foil_is_told_what_leaving_it_out_means(llama):
+    with pytest.raises(BadInput, match=r"The foil is empty: .* explain the answer by itself"):
+        clearhead.explain(llama, "it is", "gradient-x-input", answer="paris", versus=" ")
+
+
+@pytest.mark.parametrize("make", [lambda: make_decoder("llama"), lambda: make_encoder_decoder("bart")])
+def test_generation_may_return_more_than_tokens(make):
+    model = clearhead.load(make(), make_tokenizer())
+    plain, more = (
+        clearhead.explain(model, "it is", "gradient-x-input", generation={"max_new_tokens": 3, **options})
+        for options in ({}, {"return_dict_in_generate": True, "output_scores": True})
+    )
+    assert more.answer == plain.answer
+
+
+@pytest.mark.parametrize("message", [{"content": "it is"}, {"role": "user", "content": "it is"}])
+def test_a_message_without_role_or_list_is_told_what_a_chat_is(llama, message):
+    prompt = message if "role" in message else [message]
+    with pytest.raises(BadInput, match="each with a role and a content"):
+        clearhead.explain(llama, prompt, "gradient-x-input", answer="long")

@@ -8,7 +8,10 @@ from helpers.saved_models import save_text_model
 import clearhead
 from clearhead.attribution import plan_time
 from clearhead.attribution.plan_time import estimate_seconds
+from clearhead.attribution.windows import shorten
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt
 from clearhead.model.inputs import encode
+from tests.helpers.language_models import make_decoder, make_encoder_decoder, make_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +48,23 @@ def test_a_device_that_takes_many_inputs_at_once(model, monkeypatch):
     clock = Clock(monkeypatch, lambda rows, length: 0.01 + 1e-5 * rows)
     batches = [batch_of(model, 64, 10) for _ in range(50)]
     assert estimate_seconds(clock.work, batches) == pytest.approx(50 * (0.01 + 64e-5), rel=0.05)
+
+
+@pytest.mark.parametrize("make", [lambda: make_decoder("llama"), lambda: make_encoder_decoder("bart")])
+def test_a_long_prompt_is_not_explained_to_know_its_time(make, monkeypatch):
+    writer = clearhead.load(make(), make_tokenizer())
+    prompt = encode_prompt(writer, "the capital of france is paris and " * 5)
+    row = answer_prompt(writer, prompt, "long and grey", {})
+    clock = Clock(monkeypatch, lambda rows, length: 4e-3 * rows * length**2)
+    assert estimate_seconds(clock.work, [[row]] * 9) == pytest.approx(36e-3 * row.length**2, rel=0.05)
+    assert clock.now <= plan_time.BUDGET
+
+
+@pytest.mark.parametrize("make", [lambda: make_decoder("llama"), lambda: make_encoder_decoder("bart")])
+def test_a_shortened_prompt_is_its_end_with_the_same_answer(make):
+    writer = clearhead.load(make(), make_tokenizer())
+    whole, end = "the river in london is grey, the capital of france is", "in london is grey, the capital of france is"
+    expected = answer_prompt(writer, encode_prompt(writer, end), "long and grey", {})
+    row = answer_prompt(writer, encode_prompt(writer, whole), "long and grey", {})
+    shortened = shorten(row, row.length - 2)
+    assert shortened.item.tokens[1:] == expected.item.tokens[1:] and shortened.length == row.length - 2

@@ -165,6 +165,8 @@ def test_mistakes_are_one_line(run, writer, tmp_path):
     one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--focus", "rome"), "rome")
     one_line(*run("ask", PROMPT, "-m", writer, "--answer", " "), "empty")
     one_line(*run("ask", PROMPT, "-m", writer, "--scale", "x"), "log-prob")
+    # There is no --overflow: a part of a prompt would have another answer.
+    one_line(*run("ask", "paris is " * 3000, "-m", writer, "--answer", "x"), "Shorten the prompt.")
 
 
 def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
@@ -177,6 +179,17 @@ def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
     assert read_sources(None) is None
     with pytest.raises(BadFile, match="has no files"):
         read_sources([f"{tmp_path}/*.pdf"])
+
+
+def test_files_of_one_name_are_different_sources(tmp_path):
+    texts = {"france": "The Seine.", "austria": "The Danube."}
+    for folder, text in texts.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "river.txt").write_text(text)
+    sources = read_sources([str(tmp_path / folder) for folder in texts])
+    assert sources == {str(tmp_path / folder / "river.txt"): text for folder, text in texts.items()}
+    # One file that two patterns match is one source.
+    assert read_sources([f"{tmp_path}/france/*", f"{tmp_path}/france/r*"]) == {"river.txt": "The Seine."}
 
 
 @pytest.fixture(scope="module")

@@ -57,3 +57,7 @@ def test_plan_for_the_answers_of_a_language_model(run, tmp_path):
     assert generated["longest"] - with_answer["longest"] == DEFAULT_NEW_TOKENS - 1
     assert generated["memory_whole"] > with_answer["memory_whole"]
     assert with_answer["way"] == "whole" and with_answer["seconds"] > 0
+    flags = ["-m", str(folder), "--methods", "context-cite", "--json"]
+    # The two sentences are its sources; the runs that measure the time may read the last only.
+    by_source = json.loads(run("plan", "paris is in france. " + "the river in paris is long and " * 9, *flags)[1])
+    assert by_source["seconds"] > 0

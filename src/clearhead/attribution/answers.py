@@ -25,7 +25,7 @@ from clearhead.engine.step_trace import StepTrace, split_targets
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
-from clearhead.model.answer_inputs import answer_prompt, encode_prompt, is_token_ids, tokenise_answer
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt, is_token_ids, tokenise_foil
 from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded, EncodedList, collate
 from clearhead.model.model import Model
@@ -137,17 +137,19 @@ def choose_target(
 
 def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, steps: Sequence[int]) -> tuple[int, ...]:
     """Return the foil's tokens in place of the explained steps."""
-    # In the place of the explained words, after those of the answer before them.
-    before = answer.text[: answer.offsets[steps[0]][0]].rstrip()
-    ids = tokenise_answer(model, prompt, foil, after=before, name="foil")
+    ids = tokenise_foil(model, prompt, foil, answer, steps[0])
     if len(ids) != len(steps):
         raise BadInput(
-            f"The foil {foil!r} has {len(ids)} tokens, but {_name_steps(answer, steps)} has {len(steps)}: step by step "
-            f"they are compared, so choose a foil of the same length{_advise_focus(answer, steps)}"
+            f"The foil {foil!r} has {_count_tokens(ids)}, but {_name_steps(answer, steps)} has {len(steps)}: step by "
+            f"step they are compared, so choose a foil of the same length{_advise_focus(answer, steps)}"
         )
     if tuple(ids) == tuple(answer.ids[step] for step in steps):
         raise BadInput(f"The foil {foil!r} is the answer itself: choose another.")
     return tuple(ids)
+
+
+def _count_tokens(ids: Sequence[int]) -> str:
+    return "1 token" if len(ids) == 1 else f"{len(ids)} tokens"
 
 
 def _name_steps(answer: Answer, steps: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """Memory and time of a request, estimated before it is run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clearhead.attribution.answers import explain_steps
@@ -14,6 +14,7 @@ from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory
 from clearhead.model.answer_inputs import DEFAULT_NEW_TOKENS, add_answer, encode_prompt, tokenise_answer
 from clearhead.model.inputs import Encoded, collate, encode_all
 from clearhead.model.model import Model
+from clearhead.model.sources import find_sources
 from clearhead.model.target import AnswerTarget
 
 
@@ -110,9 +111,15 @@ def plan_batches(
 def _encode_with_answer(model: Model, prompt: Any, answer: str | None) -> Encoded:
     """Return a prompt with its answer, or with as many tokens as a generated answer has at most."""
     encoded = encode_prompt(model, prompt)
+    row = add_answer(model, encoded, _choose_tokens(model, encoded, answer))
+    return replace(row, item=replace(row.item, sources=find_sources(encoded.item, prompt, None)))
+
+
+def _choose_tokens(model: Model, prompt: Encoded, answer: str | None) -> list[int]:
     if answer is None:
-        return add_answer(model, encoded, encoded.values["input_ids"][:1] * DEFAULT_NEW_TOKENS)
-    return add_answer(model, encoded, tokenise_answer(model, encoded, answer))
+        tokens: list[int] = prompt.values["input_ids"][:1] * DEFAULT_NEW_TOKENS
+        return tokens
+    return tokenise_answer(model, prompt, answer)
 
 
 def _make_target(row: Encoded) -> AnswerTarget | None:

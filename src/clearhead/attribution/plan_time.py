@@ -77,7 +77,7 @@ class _Measurement:
             if not self._affords_length(tokens):
                 return
             self._run_length(shorten(row, tokens))
-            # Images and prompts cannot be shortened.
+            # Images cannot be shortened.
             if self.lengths[-1].size >= row.length:
                 return
 
@@ -86,6 +86,9 @@ class _Measurement:
         return not self.lengths or self._fits(self._predict_row(tokens))
 
     def _run_length(self, row: Encoded) -> None:
+        # Prompts are no shorter than their answers.
+        if self.lengths and row.length <= self.lengths[-1].size:
+            return
         seconds = self._measure_row(row)
         self.lengths.append(_Timing(max(1, row.length), seconds))
 

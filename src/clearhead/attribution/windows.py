@@ -22,6 +22,7 @@ from clearhead.model.coverage import COVERAGE, UNKNOWN_TOKEN, describe_coverage
 from clearhead.model.inputs import Encoded, Item, collate
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.outputs import finite_logits, target_probability
+from clearhead.model.sequence_inputs import shorten_prompt
 from clearhead.model.target import Target, TargetLike, make_seeds, resolve_target, target_score
 from clearhead.progress import progress
 
@@ -163,9 +164,11 @@ def _cut_window(encoded: Encoded, inner: slice, window: slice) -> Encoded:
 
 
 def shorten(encoded: Encoded, tokens: int) -> Encoded:
-    """Return the beginning of a text with about so many tokens; images and prompts with answers as they are."""
+    """Return about so many tokens: a text's beginning, or a prompt's end with its answer; images as they are."""
+    if encoded.item.answer is not None:
+        return shorten_prompt(encoded, tokens)
     inner = np.flatnonzero(~np.array(encoded.item.special, dtype=bool))
-    if tokens >= encoded.length or encoded.item.answer is not None or not len(inner):
+    if tokens >= encoded.length or not len(inner):
         return encoded
     whole = _inner_slice(encoded.item)
     special = encoded.length - (whole.stop - whole.start)

@@ -1,9 +1,11 @@
 """Answers of language models: what `ask` and `explain` share."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from glob import glob
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +67,15 @@ def read_sources(arguments: Sequence[str] | None) -> Any:
         return None
     if len(arguments) == 1 and arguments[0] in DIVISIONS:
         return arguments[0]
-    documents = {}
-    for argument in arguments:
-        for path in _find_files(argument):
-            documents[path.name] = read_text(path).strip()
-    return documents
+    # Patterns may overlap.
+    paths = dict.fromkeys(chain.from_iterable(map(_find_files, arguments)))
+    counts = Counter(path.name for path in paths)
+    return {_name_file(path, counts): read_text(path).strip() for path in paths}
+
+
+def _name_file(path: Path, counts: Mapping[str, int]) -> str:
+    """Return the name of a file, with its folders if several files have this name."""
+    return path.name if counts[path.name] == 1 else str(path)
 
 
 def _find_files(argument: str) -> list[Path]:

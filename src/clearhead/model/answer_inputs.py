@@ -1,10 +1,10 @@
 """Encode prompts and answers for language models: texts or chats, answers that are given or generated."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, pairwise, takewhile
+from itertools import takewhile
 from typing import Any, TypeGuard
 
 from clearhead.errors import BadInput, BadOption
@@ -23,7 +23,8 @@ from clearhead.model.sequence_inputs import (
     join_values,
     tokenise_target,
 )
-from clearhead.model.text_inputs import encode_text, validate_length
+from clearhead.model.text_inputs import PROMPT_ADVICE, encode_text, validate_length
+from clearhead.model.unspaced import UNSPACED
 from clearhead.validation import require_integer
 
 Tokenise = Callable[[str], list[int]]
@@ -31,8 +32,18 @@ DEFAULT_NEW_TOKENS = 64
 LENGTH_ADVICE = (" Shorten the prompt or the answer.",)
 # Punctuation that follows a word without a blank.
 WORD_ENDS = tuple(".,;:!?)%")
+# What is explained without an answer, or without a foil.
+OMISSIONS = {"answer": "explain what the model writes", "foil": "explain the answer by itself"}
 # What decoders of bytes show for a character of which only some bytes are there.
 UNFINISHED_CHARACTER = "\ufffd"
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an answer stands: the text before it, and the blank between them."""
+
+    before: str
+    blank: str
 
 
 def encode_prompt(model: Model, prompt: PicturePrompt, *, embed: bool = False) -> Encoded:
@@ -47,7 +58,7 @@ def encode_prompt(model: Model, prompt: PicturePrompt, *, embed: bool = False) -
         return _encode_chat(model, prompt)  # type: ignore[arg-type]
     if not isinstance(prompt, str):
         raise BadInput(f"A prompt is a text or a list of chat messages, not a {type(prompt).__name__}.")
-    return encode_text(model, prompt, "error")
+    return encode_text(model, prompt, "error", advice=PROMPT_ADVICE)
 
 
 def _require_tokenizer(model: Model) -> None:
@@ -58,7 +69,7 @@ def _require_tokenizer(model: Model) -> None:
 def _encode_chat(model: Model, messages: Chat) -> Encoded:
     rendered = render_chat(model.processor, model.name, messages)
     # The template contains the special tokens already.
-    encoded = encode_text(model, rendered, "error", add_special_tokens=False)
+    encoded = encode_text(model, rendered, "error", add_special_tokens=False, advice=PROMPT_ADVICE)
     if encoded.item.offsets is None:
         return encoded
     return replace(encoded, item=mark_template(encoded.item, find_contents(rendered, messages)))
@@ -154,40 +165,37 @@ def _extend_item(model: Model, item: Item, answer: Answer) -> Item:
 
 def make_answer(model: Model, ids: Sequence[int], start: int) -> Answer:
     """Return an answer with its text and the characters of each token."""
-    decoded, ends = _decode_progressively(model, ids)
+    decoded = _decode(model, ids)
     # The blank between prompt and answer belongs to neither.
     text = decoded.lstrip()
-    offsets = _find_offsets(decoded, ends, len(decoded) - len(text))
+    offsets = _find_offsets(decoded, _decode_progressively(model, ids), len(decoded) - len(text))
     tokens = tuple(model.processor.convert_ids_to_tokens(list(ids)))
     return Answer(text, tuple(ids), tokens, tuple(offsets), start)
 
 
-def _find_offsets(decoded: str, ends: Sequence[int], blanks: int) -> Iterator[tuple[int, int]]:
-    """Yield the characters of each token, which begins where the one before it ends."""
-    for start, end in pairwise([0, *ends]):
-        yield _trim(decoded, start, end, blanks)
+def _find_offsets(decoded: str, beginnings: Iterable[str], blanks: int) -> Iterator[tuple[int, int]]:
+    """Yield the characters of each token, from the first that those before it had not finished."""
+    finished = 0
+    for text in beginnings:
+        length = len(text.rstrip(UNFINISHED_CHARACTER))
+        # Every token with bytes of a character has this character, as in prompts.
+        end = min(length + text.endswith(UNFINISHED_CHARACTER), len(decoded))
+        yield _trim(decoded, finished, end, blanks)
+        # Tokenizers may drop blanks before punctuation once it follows.
+        finished = min(max(finished, length), len(decoded))
 
 
 def _trim(decoded: str, start: int, end: int, blanks: int) -> tuple[int, int]:
     """Return the characters of a token without its leading blanks, counted without those of the whole text."""
     while start < end and decoded[start].isspace():
         start += 1
-    return max(0, start - blanks), max(0, end - blanks)
+    return max(0, start - blanks), max(0, start - blanks, end - blanks)
 
 
-def _decode_progressively(model: Model, ids: Sequence[int]) -> tuple[str, list[int]]:
-    """Return the text of some tokens, and its length after each of them."""
-    decoded = _decode(model, ids)
-    # Tokenizers may drop blanks before punctuation once it follows.
-    ends = accumulate(_measure_beginnings(model, ids), max)
-    return decoded, [min(end, len(decoded)) for end in ends]
-
-
-def _measure_beginnings(model: Model, ids: Sequence[int]) -> Iterator[int]:
-    """Yield the number of characters of the first token, of the first two, and so on."""
+def _decode_progressively(model: Model, ids: Sequence[int]) -> Iterator[str]:
+    """Yield the text of the first token, of the first two, and so on."""
     for count in range(1, len(ids) + 1):
-        text = _decode(model, ids[:count])
-        yield len(text.rstrip(UNFINISHED_CHARACTER))
+        yield _decode(model, ids[:count])
 
 
 def _decode(model: Model, ids: Sequence[int]) -> str:
@@ -195,10 +203,33 @@ def _decode(model: Model, ids: Sequence[int]) -> str:
     return text
 
 
-def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, after: str = "", name: str = "answer") -> list[int]:
-    """Return the tokens of an answer as they would follow the prompt, or words `after` which it goes on."""
+def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, name: str = "answer") -> list[int]:
+    """Return the tokens of an answer as they would follow the prompt."""
     _validate_text(answer, name)
-    ids = _tokenise_after(*_find_context(model, prompt, after), answer)
+    tokenise, before = _find_context(model, prompt)
+    return _tokenise_known(model, tokenise, answer, Context(before, _blank_between(before, answer)), name)
+
+
+def tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, step: int) -> list[int]:
+    """Return the tokens of a foil as they would stand in the place of a step of the answer, and of those after it."""
+    # The prompt says how its answer begins: tokenizers of pieces do not tell the blank before their first.
+    if step == 0:
+        return tokenise_answer(model, prompt, foil, name="foil")
+    _validate_text(foil, "foil")
+    tokenise, start = _find_context(model, prompt)
+    before, after = (_decode(model, answer.ids[:count]) for count in (step, step + 1))
+    blank = "" if _begins_apart(foil[:1]) else _leading_blanks(after[len(before) :])
+    context = Context(start + _blank_between(start, before) + before, blank)
+    return _tokenise_known(model, tokenise, foil, context, "foil")
+
+
+def _leading_blanks(text: str) -> str:
+    return text[: len(text) - len(text.lstrip())]
+
+
+def _tokenise_known(model: Model, tokenise: Tokenise, answer: str, context: Context, name: str) -> list[int]:
+    """Return the tokens of an answer in its place; raise BadInput if there are none, or unknown ones."""
+    ids = _tokenise_after(tokenise, context, answer)
     _require_token(answer, name, ids)
     _refuse_unknown(model, answer, name, ids)
     return ids
@@ -218,7 +249,7 @@ def _validate_text(answer: Any, name: str) -> None:
     if not isinstance(answer, str):
         raise BadInput(f"The {name} is a {type(answer).__name__}: give a text.")
     if not answer.strip():
-        raise BadInput(f"The {name} is empty: give a text, or leave it out to explain what the model writes.")
+        raise BadInput(f"The {name} is empty: give a text, or leave it out to {OMISSIONS[name]}.")
 
 
 def _has_unknown(model: Model, ids: Sequence[int]) -> bool:
@@ -227,14 +258,11 @@ def _has_unknown(model: Model, ids: Sequence[int]) -> bool:
     return unknown is not None and unknown in ids
 
 
-def _find_context(model: Model, prompt: Encoded, after: str) -> tuple[Tokenise, str]:
+def _find_context(model: Model, prompt: Encoded) -> tuple[Tokenise, str]:
     """Return what tokenises an answer, and the text that comes before it in its own sequence."""
     if model.is_encoder_decoder:
-        return partial(tokenise_target, model), after
-    before = str(prompt.item.text)
-    if after:
-        before = f"{before} {after}".rstrip()
-    return partial(_tokenise, model), before
+        return partial(tokenise_target, model), ""
+    return partial(_tokenise, model), str(prompt.item.text)
 
 
 def _tokenise(model: Model, text: str) -> list[int]:
@@ -242,10 +270,10 @@ def _tokenise(model: Model, text: str) -> list[int]:
     return ids
 
 
-def _tokenise_after(tokenise: Tokenise, before: str, answer: str) -> list[int]:
+def _tokenise_after(tokenise: Tokenise, context: Context, answer: str) -> list[int]:
     """Tokenise an answer together with what comes before it, so that it begins as the model would write it."""
-    ids = tokenise(before + _blank_between(before, answer) + answer)
-    alone = tokenise(before)
+    ids = tokenise(context.before + context.blank + answer)
+    alone = tokenise(context.before)
     continued = ids[len(alone) :]
     if continued and [*alone, *continued] == ids:
         return continued
@@ -261,7 +289,8 @@ def _blank_between(prompt: str, answer: str) -> str:
 
 
 def _ends_word(character: str) -> bool:
-    return character.isalnum() or character in WORD_ENDS
+    # Words of Chinese and other scripts follow each other without a blank.
+    return (character.isalnum() and not UNSPACED.match(character)) or character in WORD_ENDS
 
 
 def _begins_apart(character: str) -> bool:

@@ -22,18 +22,24 @@ from clearhead.model.picture_layout import PromptTokens, find_layout
 from clearhead.model.picture_names import collapse_pictures
 from clearhead.model.picture_prompts import PicturePrompt, split_prompt
 from clearhead.model.picture_span import Area, PictureSpan
-from clearhead.model.text_inputs import encode_text
+from clearhead.model.text_inputs import PROMPT_ADVICE, encode_text
 
 # Values of further tokens, where a processor tells the types of tokens; in PaliGemma the answer has a type of its own.
 NEW_TOKEN_TYPES = {"paligemma": 1}
 TYPE_TENSORS = ("token_type_ids", "mm_token_type_ids")
 NOT_FOR_THE_NETWORK = ("labels", "special_tokens_mask", "offset_mapping")
+# What tells a single message of a chat from other dicts.
+MESSAGE_KEYS = {"role", "content"}
 # Families that cut the middle out of a picture.
 CROPPING_TYPES = ("llava", "vipllava")
 
 
 def _refuse_pictures(model: Model, prompt: PicturePrompt) -> BadInput:
     advice = "give the prompt as a text or a list of chat messages"
+    if isinstance(prompt, Mapping) and prompt.keys() & MESSAGE_KEYS:
+        return BadInput(
+            "A chat is a list of messages, each with a role and a content: [{'role': 'user', 'content': …}]."
+        )
     if isinstance(prompt, Mapping):
         return BadInput(f"A dict cannot be explained by {model.name}, which reads no pictures: {advice}.")
     return BadInput(f"{model.name} reads no pictures: {advice}, or choose a model that does.")
@@ -60,7 +66,7 @@ def needs_token_types(model: Model) -> bool:
 def _encode_words(model: Model, words: str | Chat) -> Encoded:
     """Tokenise a prompt without pictures as others are."""
     text = words if isinstance(words, str) else render_chat(model.processor, model.name, words)
-    encoded = encode_text(model, text, "error", add_special_tokens=isinstance(words, str))
+    encoded = encode_text(model, text, "error", add_special_tokens=isinstance(words, str), advice=PROMPT_ADVICE)
     ids = torch.tensor([encoded.values["input_ids"]], device=model.device)
     processed = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if needs_token_types(model):
@@ -165,7 +171,7 @@ def _refused_prompt(model: Model, text: str, count: int, error: Exception) -> Ba
 
 def _describe_tokens(model: Model, keeper: _TextKeeper, ids: list[int]) -> Item:
     """Return the tokens with their characters, if the text that the tokenizer was given has just these tokens."""
-    encoded = encode_text(model, keeper.text, "error", add_special_tokens=keeper.adds_special)
+    encoded = encode_text(model, keeper.text, "error", add_special_tokens=keeper.adds_special, advice=PROMPT_ADVICE)
     if encoded.values["input_ids"] == ids:
         return encoded.item
     return _name_tokens(model, ids)

@@ -13,6 +13,7 @@ from clearhead.errors import BadOption
 from clearhead.model.batches import Answer, Encoded, Item
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH, keep_positions
 from clearhead.model.model import Model
+from clearhead.model.source_span import SourceSpan
 from clearhead.model.text_inputs import validate_length
 
 LENGTH_ADVICE = (" Shorten the answer.",)
@@ -20,6 +21,10 @@ LENGTH_ADVICE = (" Shorten the answer.",)
 OWN_SETTINGS = {"max_new_tokens", "do_sample"}
 # In the order in which generation looks for the token that a decoder starts with.
 START_SETTINGS = ("decoder_start_token_id", "bos_token_id")
+# A shortened prompt keeps some words, as methods that hide words need.
+MIN_PROMPT_TOKENS = 8
+# Other values than those of tokens and their positions cannot be shortened.
+SHORTENED_VALUES = {"input_ids", "attention_mask", ANSWER_POSITIONS, SOURCE_LENGTH}
 Offsets = Sequence[tuple[int, ...]]
 
 
@@ -75,7 +80,8 @@ def generate_tokens(model: Model, encoded: Encoded, settings: Mapping[str, Any])
     tensors = _list_prompt_tensors(model, encoded)
     with torch.inference_mode(), keep_positions(model.network.language_model), _refuse_settings(settings):
         written = model.network.language_model.generate(**tensors, **settings)
-    tokens: list[int] = written[0].tolist()
+    # Settings, of the caller or of the model, may ask for more than the tokens.
+    tokens: list[int] = getattr(written, "sequences", written)[0].tolist()
     return tokens
 
 
@@ -124,6 +130,39 @@ def join_values(ids: list[int], start: int) -> dict[str, list[int]]:
         # The token at a position is predicted one position before.
         ANSWER_POSITIONS: list(range(start - 1, len(ids))),
     }
+
+
+def shorten_prompt(encoded: Encoded, tokens: int) -> Encoded:
+    """Return a prompt's end and its answer with about so many tokens; those with pictures as they are."""
+    answer = encoded.item.answer
+    assert answer is not None
+    removed = min(encoded.length - tokens, answer.start - MIN_PROMPT_TOKENS)
+    if removed <= 0 or encoded.item.pictures or encoded.values.keys() - SHORTENED_VALUES:
+        return encoded
+    values = {name: _remove_beginning(name, row, removed) for name, row in encoded.values.items()}
+    return Encoded(_shorten_item(encoded.item, replace(answer, start=answer.start - removed), removed), values)
+
+
+def _remove_beginning(name: str, row: list[int], removed: int) -> list[int]:
+    if name in (ANSWER_POSITIONS, SOURCE_LENGTH):
+        return [number - removed for number in row]
+    return row[removed:]
+
+
+def _shorten_item(item: Item, answer: Answer, removed: int) -> Item:
+    offsets = None if item.offsets is None else item.offsets[removed:]
+    shortened = replace(item, tokens=item.tokens[removed:], special=item.special[removed:], offsets=offsets)
+    return replace(shortened, answer=answer, sources=_keep_sources(item.sources, offsets, answer.start))
+
+
+def _keep_sources(sources: Sequence[SourceSpan], offsets: Offsets | None, length: int) -> tuple[SourceSpan, ...]:
+    """Return the sources in the tokens that are left of a prompt, or its halves where fewer than two of several are."""
+    if offsets is None or len(sources) < 2:
+        return tuple(sources)
+    first, middle, last = (offsets[index][-2] for index in (0, length // 2, length - 1))
+    kept = tuple(source for source in sources if source.end > first)
+    # To compare sources takes two.
+    return kept if len(kept) > 1 else (SourceSpan("1", first, middle), SourceSpan("2", middle, last + 1))
 
 
 def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Item:

@@ -9,6 +9,7 @@ from clearhead.model.model import Model, max_tokens
 from clearhead.model.piece_offsets import place_pieces
 
 Text = str | tuple[str, str]
+Advice = Sequence[str | Argument]
 OVERFLOW_CHOICES = ("error", "truncate", "windows")
 OVERFLOW_ADVICE = (
     " Use ",
@@ -17,16 +18,23 @@ OVERFLOW_ADVICE = (
     Argument("overflow", "windows"),
     " to explain overlapping windows and stitch them together.",
 )
+# A part of a prompt would have another answer.
+PROMPT_ADVICE = (" Shorten the prompt.",)
 # What is kept of a tokenizer's result: some return more than the network takes.
 NETWORK_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def encode_text(model: Model, text: Text, overflow: str, *, add_special_tokens: bool = True) -> Encoded:
-    """Tokenise a text or pair; `overflow` is what to do with too many tokens (`OVERFLOW_CHOICES`)."""
+def encode_text(
+    model: Model, text: Text, overflow: str, *, add_special_tokens: bool = True, advice: Advice = OVERFLOW_ADVICE
+) -> Encoded:
+    """Tokenise a text or pair; `overflow` is what to do with too many tokens (`OVERFLOW_CHOICES`).
+
+    `advice` ends the message about too many tokens.
+    """
     _validate_text(text)
     values = tokenise(model, _split_pair(text), overflow, add_special_tokens=add_special_tokens)
     if overflow != "windows":
-        validate_length(model, len(values["input_ids"]))
+        validate_length(model, len(values["input_ids"]), advice)
     item = _make_item(model, text, values)
     _require_content(item)
     return Encoded(item, select_inputs(values))
@@ -49,7 +57,7 @@ def validate_overflow(overflow: str) -> None:
         raise BadOption(Argument("overflow", overflow), f" is not a choice. Use one of {', '.join(OVERFLOW_CHOICES)}.")
 
 
-def validate_length(model: Model, length: int, advice: Sequence[str | Argument] = OVERFLOW_ADVICE) -> None:
+def validate_length(model: Model, length: int, advice: Advice = OVERFLOW_ADVICE) -> None:
     """Raise TooLong if the model takes fewer tokens; `advice` ends the message."""
     limit = max_tokens(model)
     if limit is not None and length > limit:

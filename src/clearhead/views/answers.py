@@ -102,9 +102,9 @@ def _continues_word(answer: str, previous: Step, step: Step) -> bool:
     return step.start <= previous.start or not is_beside_unspaced(answer, step.start)
 
 
-def _continues_character(_: str, previous: Step, __: Step) -> bool:
-    # The first bytes of a character, such as an emoji, have no characters of their own.
-    return previous.end <= previous.start
+def _continues_character(_: str, previous: Step, step: Step) -> bool:
+    # The bytes of a character, such as an emoji, may be several tokens.
+    return step.start < previous.end
 
 
 JOINS = {"word": _continues_word, "token": _continues_character}
@@ -270,9 +270,15 @@ def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
     }
 
 
+def _name_first_token(explanation: AnswerExplanation) -> str:
+    """Return the characters of the first token: those of a byte-level vocabulary may have other names."""
+    start, end = explanation.offsets[0][-2:] if explanation.offsets else (0, 0)
+    return explanation.prompt[start:end].strip() or spell_token(explanation.tokens[0])
+
+
 def _name_group(explanation: AnswerExplanation, group: str) -> str:
     if group == "first":
-        return f"first token “{escape_hidden(spell_token(explanation.tokens[0]))}”"
+        return f"first token “{escape_hidden(_name_first_token(explanation))}”"
     return SHARE_NAMES[group]
 
 
@@ -290,7 +296,7 @@ def format_sink(explanation: AnswerExplanation) -> str:
     """Format the share of the first token if it is a sink, else return ""."""
     if not has_sink(explanation):
         return ""
-    first = _format_token(explanation, explanation.tokens[0], float(explanation.relevance[0]))
+    first = _format_token(explanation, _name_first_token(explanation), float(explanation.relevance[0]))
     return f"First token, ranked apart: {first} of all relevance ({SINK_NOTE})."
 
 
