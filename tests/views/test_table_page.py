@@ -76,3 +76,17 @@ def test_missing_numbers_of_a_data_frame_are_not_shown():
 def test_a_page_without_checks_says_how_to_get_them():
     assert "--check 5" in page([make_record(1, 0.9)])
     assert "--check 5" not in page([make_record(1, 0.9), make_record(2, 0.9, check="holds")])
+
+
+def test_effects_have_the_colours_of_every_other_view():
+    effect = {"unit": "probability", "base": 0.5, "prediction": 0.51}
+    small = [{**WORDS[0], "relevance": 0.01}]
+    record = make_record(1, 0.51, words=small, diagnostics={"effect": effect})
+    text = page([record])
+    (_, row), *_ = read_rows(text)
+    # An effect of one point of 50 has no colour, although it is the largest of its row.
+    assert "<b" not in row
+    assert "an effect of 50 points" in text and "no common unit" not in text
+    assert 'class="f9"' in page([{**record, "words": [{**WORDS[0], "relevance": 0.5}]}])
+    value = {**effect, "unit": "value"}
+    assert "half of the prediction" in page([make_record(1, None, diagnostics={"effect": value})])

@@ -17,7 +17,8 @@ from clearhead.views.captions import clip
 from clearhead.views.color import color_step
 from clearhead.views.html_parts import card, css_class, escape, render_colors, render_faint
 from clearhead.views.notes import explains_another_class
-from clearhead.views.numbers import format_percent
+from clearhead.views.numbers import format_percent, format_size, join_unit
+from clearhead.views.scale import LIMITS, find_effect, find_full_effect
 
 Record = Mapping[str, Any]
 Word = Mapping[str, Any]
@@ -34,6 +35,7 @@ CORRECTNESS = {True: "ch-wrong", False: "ch-right", None: ""}
 HEADINGS = ("predicted", "probability", "check", "text")
 FILTERS = {"all": "all", "wrong": "wrong", "right": "right"}
 SCALE_NOTE = "The full colour is that of the strongest word of each row: colours of different rows have no common unit."
+EFFECTS_NOTE = "The full colour is an effect of {}, of more than 20 words in a row a part of it."
 UNCHECKED = "The explanations were not checked: of many inputs only --check 5 (check=5 in Python) asks for that."
 STYLE = (
     ".ch-rows fieldset{display:inline-block;border:0;padding:0;margin:0 1.5rem .6rem 0}"
@@ -77,12 +79,28 @@ def _render_legend(records: Sequence[Record]) -> str:
     relevances = _list_relevances(records)
     if not relevances:
         return ""
-    return _describe_colors(relevances)
-
-
-def _describe_colors(relevances: Sequence[float]) -> str:
     # What is explained is a class or an answer.
-    return render_colors(_name_lowest(relevances), "for what is explained") + render_faint(SCALE_NOTE)
+    colors = render_colors(_name_lowest(relevances), "for what is explained")
+    return colors + render_faint(_describe_scale(records))
+
+
+def _describe_scale(records: Iterable[Record]) -> str:
+    """Say what the full colour is; the rows of a table are explained by one method."""
+    effects = filter(None, map(_find_effect, records))
+    effect = next(effects, None)
+    if effect is None:
+        return SCALE_NOTE
+    return EFFECTS_NOTE.format(_name_full_effect(effect["unit"]))
+
+
+def _name_full_effect(unit: str) -> str:
+    if unit not in LIMITS:
+        return "half of the prediction"
+    return join_unit(format_size(LIMITS[unit], unit), unit)
+
+
+def _find_effect(record: Record) -> Mapping[str, Any] | None:
+    return find_effect(_diagnostics(record))
 
 
 def _name_lowest(relevances: Iterable[float]) -> str | None:
@@ -331,13 +349,16 @@ def _is_nan(value: Any) -> bool:
 
 def _render_text(record: Record) -> str:
     words = _list_words(record)
-    full = _full_scale(words)
+    full = _find_full(record, words)
     texts = filter(None, (record.get("text"), record.get("second")))
     return " / ".join(_render_segment(text, _select_words(words, segment), full) for segment, text in enumerate(texts))
 
 
-def _full_scale(words: Iterable[Word]) -> float:
-    return max((abs(word["relevance"]) for word in words), default=0.0)
+def _find_full(record: Record, words: Sequence[Word]) -> float:
+    """Return the relevance of the full colour: a fixed effect, as in every view, else that of the strongest word."""
+    effect = _find_effect(record)
+    full = find_full_effect(effect, len(words)) if effect is not None else 0.0
+    return full or max((abs(word["relevance"]) for word in words), default=0.0)
 
 
 def _select_words(words: Iterable[Word], segment: int) -> list[Word]:
