@@ -90,3 +90,12 @@ def test_effects_have_the_colours_of_every_other_view():
     assert 'class="f9"' in page([{**record, "words": [{**WORDS[0], "relevance": 0.5}]}])
     value = {**effect, "unit": "value"}
     assert "half of the prediction" in page([make_record(1, None, diagnostics={"effect": value})])
+
+
+def test_the_share_that_holds_is_told():
+    verdicts = ["holds", "weak", "fails", "holds", None]
+    text = page([make_record(number, 0.9, check=verdict) for number, verdict in enumerate(verdicts, 1)])
+    assert "Check: 2 of 4 explanations hold (50&nbsp;%), 1 weak, 1 failed." in text and "not checked" not in text
+    # One verdict is no share; it stands in its row.
+    assert "explanations hold" not in page([make_record(1, 0.9, check="holds")])
+    assert "not checked" in page([make_record(1, 0.9, check=None)])

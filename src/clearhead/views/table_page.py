@@ -19,6 +19,7 @@ from clearhead.views.html_parts import card, css_class, escape, render_colors, r
 from clearhead.views.notes import explains_another_class
 from clearhead.views.numbers import format_percent, format_size, join_unit
 from clearhead.views.scale import LIMITS, find_effect, find_full_effect
+from clearhead.views.trust import summarise_verdicts
 
 Record = Mapping[str, Any]
 Word = Mapping[str, Any]
@@ -64,7 +65,7 @@ def rows_card(records: Iterable[Record]) -> str:
     """Render one line per record in a card, with its choices of order, correctness and label."""
     shown, total = _select_rows(records)
     labels = _list_labels(shown)
-    notes = "".join(map(render_faint, _describe_rows(shown, total)))
+    notes = "".join(map(render_faint, filter(None, _describe_rows(shown, total))))
     choices = _render_choices(labels, has_gold=_has_gold(shown))
     body = f'<div class="ch-rows">{notes}{_render_legend(shown)}{choices}{_render_table(shown, labels)}</div>'
     return card(_render_style(len(labels)), body)
@@ -220,8 +221,8 @@ def _describe_rows(shown: Sequence[Record], total: int) -> Iterator[str]:
     judged = [record["wrong"] for record in shown if record.get("wrong") is not None]
     if judged:
         yield f"{sum(judged):,} of {len(judged):,} predictions differ from the gold label."
-    if not any(record.get("check") for record in shown):
-        yield UNCHECKED
+    verdicts = Counter(record["check"] for record in shown if record.get("check"))
+    yield summarise_verdicts(verdicts) if verdicts else UNCHECKED
 
 
 def _render_rows(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """How far an explanation can be trusted, in plain words: its check, and its error bar."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -193,17 +194,17 @@ def _format_error_size(error: float) -> str:
 def summarise_checks(explanations: Iterable[Explanation]) -> str:
     """Say how many of several explanations hold; "" if fewer than two were checked."""
     verdicts = [explanation.check.verdict for explanation in explanations if explanation.check is not None]
-    if len(verdicts) < 2:
+    return summarise_verdicts(Counter(verdicts))
+
+
+def summarise_verdicts(counts: Mapping[str, int]) -> str:
+    """Say how many explanations hold, by how many have each verdict; "" for fewer than two."""
+    total = sum(counts.values())
+    if total < 2:
         return ""
-    counts = f"{_count(verdicts, WEAK)} weak, {_count(verdicts, FAILS)} failed"
-    holding = _count(verdicts, HOLDS)
-    return (
-        f"Check: {holding} of {len(verdicts)} explanations hold ({round_percent(holding / len(verdicts))} %), {counts}."
-    )
-
-
-def _count(verdicts: Sequence[str], verdict: str) -> int:
-    return sum(entry == verdict for entry in verdicts)
+    others = f"{counts.get(WEAK, 0):,} weak, {counts.get(FAILS, 0):,} failed"
+    holding = counts.get(HOLDS, 0)
+    return f"Check: {holding:,} of {total:,} explanations hold ({round_percent(holding / total)} %), {others}."
 
 
 def summarise_methods(rows: Sequence[Mapping[str, Explanation]]) -> str:
