@@ -109,6 +109,21 @@ def test_every_view_shows_the_check():
         assert SHOWN in text
 
 
+def test_every_view_says_why_there_is_no_check():
+    explanation = review(diagnostics={"unchecked": "There is a single word \x1b[31m."})
+    drawn = " ".join(re.findall(r">([^<]+)</text>", static_image.svg([explanation])))
+    for view in [
+        html.card(explanation),
+        notebook.fragment(explanation),
+        markdown.section(explanation),
+        terminal.render(explanation),
+        drawn,
+    ]:
+        assert "Not checked: There is a single word" in view and "\x1b[31m" not in view
+    # Who switches the check off needs no reason.
+    assert "Not checked" not in terminal.render(review())
+
+
 def test_photos_show_the_check():
     explanation = pictured(size=(300, 200), check=replace(CHECK, strongest=(), kind="patch"))
     assert "strongest patches matter more" in html.card(explanation)

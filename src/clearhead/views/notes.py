@@ -9,7 +9,7 @@ from clearhead.explanation import Explanation
 from clearhead.model.coverage import READ_SHARE, UNKNOWN_SHARE, UNKNOWN_TOKEN
 from clearhead.views.numbers import format_percent, format_share
 from clearhead.views.text_spans import escape_hidden, special_tokens
-from clearhead.views.trust import format_error
+from clearhead.views.trust import format_error, format_unchecked
 
 MAX_SPECIAL_TOKENS = 6
 CUT_NOTE = "Only {} of the text was read; the rest was cut off."
@@ -29,8 +29,13 @@ SINGULAR = {"1 samples": "1 sample"}
 
 def format_notes(explanation: Explanation) -> list[str]:
     """Format what was not read, special tokens, error bar and diagnostics, as far as there are any."""
-    notes = [format_special(explanation), format_error(explanation), format_diagnostics(explanation)]
+    notes = [format_special(explanation), *format_trust(explanation)]
     return [*format_coverage(explanation), *filter(None, notes)]
+
+
+def format_trust(explanation: Explanation) -> list[str]:
+    """Format why there is no check, the error bar and diagnostics, each of which may be empty."""
+    return [format_unchecked(explanation), format_error(explanation), format_diagnostics(explanation)]
 
 
 def format_coverage(explanation: Explanation) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.check import FAILS, HOLDS, WEAK, Check
+from clearhead.check import FAILS, HOLDS, UNCHECKED, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import MINUS, PROBABILITY, format_score, round_percent
@@ -132,6 +132,12 @@ def format_check(explanation: Explanation) -> str:
     if check is None:
         return ""
     return f"Check {check.verdict}: {describe_verdict(check)}. {describe_removal(explanation, check)}"
+
+
+def format_unchecked(explanation: Explanation) -> str:
+    """Say why an explanation could not be checked, "" if it was, or if none was asked for."""
+    reason = explanation.diagnostics.get(UNCHECKED)
+    return f"Not checked: {escape_hidden(reason)}" if reason else ""
 
 
 def format_error(explanation: Explanation) -> str:
