@@ -12,6 +12,7 @@ from clearhead.explanation import Comparison, Explanations
 from clearhead.model.target import Target
 from clearhead.views import html, markdown, notebook, static_image, terminal
 from clearhead.views.json_record import line, row
+from clearhead.views.notes import format_special
 from clearhead.views.trust import (
     describe_removal,
     describe_verdict,
@@ -122,6 +123,12 @@ def test_every_view_says_why_there_is_no_check():
         assert "Not checked: There is a single word" in view and "\x1b[31m" not in view
     # Who switches the check off needs no reason.
     assert "Not checked" not in terminal.render(review())
+
+
+def test_special_tokens_are_those_of_the_method_that_auto_chose():
+    diagnostics = {"auto": "gae before cat", "auto_scores": {"gae": 0.4, "cat": 0.2}}
+    assert format_special(review(method="auto", diagnostics=diagnostics)).endswith("as gae defines it.")
+    assert format_special(review()).endswith("as att-cat defines it.")
 
 
 def test_photos_show_the_check():

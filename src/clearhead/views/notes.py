@@ -59,7 +59,15 @@ def format_special(explanation: Explanation) -> str:
     rest = len(shares) - MAX_SPECIAL_TOKENS
     if rest > 0:
         shares[MAX_SPECIAL_TOKENS:] = [f"{rest} more"]
-    return f"Not counted: {', '.join(shares)} of all relevance, as {escape_hidden(explanation.method)} defines it."
+    return (
+        f"Not counted: {', '.join(shares)} of all relevance, as {escape_hidden(_name_method(explanation))} defines it."
+    )
+
+
+def _name_method(explanation: Explanation) -> str:
+    """Return the method that the relevance comes from: that which auto chose, whose score is the first."""
+    scores = explanation.diagnostics.get("auto_scores") or [explanation.method]
+    return str(next(iter(scores)))
 
 
 def _list_special(explanation: Explanation) -> list[tuple[str, float]]:
