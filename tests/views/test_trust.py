@@ -125,6 +125,19 @@ def test_every_view_says_why_there_is_no_check():
     assert "Not checked" not in terminal.render(review())
 
 
+def test_compared_methods_show_their_error_bars_and_agreement():
+    explanation = review(diagnostics={"rounding_error": 1e-4, "agreement": 0.716})
+    compared = {"att-cat": explanation, "cat": review()}
+    for view in [
+        html.methods(compared),
+        Comparison(compared)._repr_html_(),
+        terminal.capture(terminal.methods(compared)),
+    ]:
+        text = " ".join(view.replace("&nbsp;", " ").split())
+        assert text.count("Error bar: less than 0.1 % of the strongest word (rounding)") == 1
+        assert text.count("agreement with other methods 0.72") == 1
+
+
 def test_special_tokens_are_those_of_the_method_that_auto_chose():
     diagnostics = {"auto": "gae before cat", "auto_scores": {"gae": 0.4, "cat": 0.2}}
     assert format_special(review(method="auto", diagnostics=diagnostics)).endswith("as gae defines it.")

@@ -38,6 +38,11 @@ def format_trust(explanation: Explanation) -> list[str]:
     return [format_unchecked(explanation), format_error(explanation), format_diagnostics(explanation)]
 
 
+def format_reliability(explanation: Explanation) -> list[str]:
+    """Format why there is no check and the error bar, for views that compare methods."""
+    return list(filter(None, [format_unchecked(explanation), format_error(explanation)]))
+
+
 def format_coverage(explanation: Explanation) -> list[str]:
     """Format how much of the text was cut off, and how much of it the model does not know."""
     diagnostics = explanation.diagnostics
