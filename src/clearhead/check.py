@@ -7,6 +7,8 @@ WEAK = "weak"
 FAILS = "fails"
 MIN_GROUPS = 5
 """The groups of units that are hidden and shown one after the other; of fewer no order could be rare enough."""
+UNCHECKED = "unchecked"
+"""The diagnostic that says why an explanation has no check."""
 
 
 @dataclass(frozen=True)

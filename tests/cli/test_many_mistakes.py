@@ -29,6 +29,8 @@ MISTAKES = {
     "missing prompt": ("ask prompt.txt -m MODEL", "If it is a text, pipe it into clearhead ask -."),
     "missing photo": ("explain photo.jpg -m MODEL", "There is no file 'photo.jpg'"),
     "missing path": ("explain data/missing_file -m MODEL", "There is no file 'data/missing_file'"),
+    "missing table into a table": ("explain missing.csv -m MODEL --out new.csv", "There is no file 'missing.csv'"),
+    "missing table of shards": ("explain missing.csv -m MODEL --shard 9", "There is no file 'missing.csv'"),
     "missing table": ("compare missing.csv -m MODEL", "There is no file 'missing.csv'"),
     "spreadsheet": ("explain table.xlsx -m MODEL", "an Excel file: save it as .csv"),
     "document": ("explain letter.docx -m MODEL", "a Word document: save it as .txt"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 
 import pytest
 from helpers.pictures import photo
@@ -118,12 +119,26 @@ def test_rows_that_cannot_be_explained_are_kept_with_their_reason(model, make_ro
     assert "no text" in records[2]["error"] and "tokens" in records[6]["error"]
     assert records[7]["gold"] == "sideways" and records[7]["wrong"] is None
     assert summary.counts.errors == 3 and summary.counts.unknown == 1
+    assert "1 label of column 'label' is no class of the model." in str(summary)
     assert "Rows that could not be explained: 3" in str(summary) and "row 3: no text in column 'text'" in str(summary)
     good = explain(model, make_rows(9), tmp_path / "good.jsonl", shard=4)
     for record, whole in zip(records, good, strict=True):
         if record["error"] is None:
             relevance = [word["relevance"] for word in record["words"]]
             assert relevance == pytest.approx([word["relevance"] for word in whole["words"]], rel=1e-3)
+
+
+def test_a_checked_table_reports_the_share_that_holds(model, write_rows, tmp_path):
+    summary = clearhead.explain_table(model, write_rows(6), tmp_path / "out.jsonl", METHOD, check=True, shard=2)
+    verdicts = Counter(record["check"] for record in read_lines(tmp_path / "out.jsonl"))
+    counts = summary.counts
+    assert {"holds": counts.holds, "weak": counts.weak, "fails": counts.fails} == {
+        "holds": 0,
+        "weak": 0,
+        "fails": 0,
+        **verdicts,
+    }
+    assert f"Check: {counts.holds} of {sum(verdicts.values())} explanations hold" in str(summary)
 
 
 def test_a_table_of_nothing_but_errors_is_refused(model, tmp_path):

@@ -40,6 +40,18 @@ def test_the_right_explanation_of_a_linear_model_holds_and_its_reverse_fails(mak
     assert checked.check.verdict == "fails"
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_the_verdict_on_a_regression_does_not_depend_on_its_unit(factor):
+    explained = clearhead.load(network("bert", num_labels=1), word_piece_tokenizer())
+    first = clearhead.explain(explained, TEXT, "occlusion").check
+    with torch.no_grad():
+        explained.network.classifier.weight *= factor
+        explained.network.classifier.bias *= factor
+    second = clearhead.explain(explained, TEXT, "occlusion").check
+    assert second.scale == "value" and second.score == pytest.approx(factor * first.score, rel=1e-3)
+    assert (second.verdict, second.p_value) == (first.verdict, first.p_value)
+
+
 def test_a_check_says_what_was_hidden_and_what_it_did():
     explained = text_model()
     explanation = clearhead.explain(explained, TEXT, "occlusion")

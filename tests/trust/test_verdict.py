@@ -32,6 +32,16 @@ def test_a_score_that_nothing_changes_fails():
     assert (constant.verdict, constant.p_value, constant.percentile) == ("fails", 1.0, 0.0)
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_verdict_on_a_value_does_not_depend_on_its_unit(unit):
+    right = Trial(SHOWN * unit, HIDDEN * unit, are_probabilities=False, unit=unit)
+    assert (right.verdict, right.p_value) == ("holds", 1 / 120)
+    # Rounding errors of float32.
+    noise = unit * np.array([1e-7, 0, -1e-7, 2e-7, 0])
+    constant = Trial(np.full(5, unit) + noise, np.full(5, unit) - noise, are_probabilities=False, unit=unit)
+    assert (constant.verdict, constant.p_value) == ("fails", 1.0)
+
+
 def test_strong_words_that_the_answer_does_not_need_are_weak_evidence():
     # The trend is clear, but hiding any other group does more harm than hiding the first.
     assert Trial(SHOWN, np.array([0.9, 0.85, 0.85, 0.85, 0.85])).verdict == "weak"

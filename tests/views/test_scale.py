@@ -54,6 +54,13 @@ def test_effects_have_their_own_units(value, unit, text):
     assert format_effect(value, unit) == text
 
 
+@pytest.mark.parametrize("value", [1e-9, -1e-9])
+def test_what_is_rounded_to_zero_has_no_sign(value):
+    assert format_share(value, signed=True) == "0 %"
+    assert format_effect(value, "probability") == "0 points"
+    assert format_score(value, "probability", is_contrast=True) == "0 points"
+
+
 def test_a_contrast_and_a_regression_are_no_percentages():
     assert format_score(-0.95, "probability", is_contrast=True) == "−95 points"
     assert format_score(3.14159, "value") == "3.14"

@@ -76,3 +76,26 @@ def test_missing_numbers_of_a_data_frame_are_not_shown():
 def test_a_page_without_checks_says_how_to_get_them():
     assert "--check 5" in page([make_record(1, 0.9)])
     assert "--check 5" not in page([make_record(1, 0.9), make_record(2, 0.9, check="holds")])
+
+
+def test_effects_have_the_colours_of_every_other_view():
+    effect = {"unit": "probability", "base": 0.5, "prediction": 0.51}
+    small = [{**WORDS[0], "relevance": 0.01}]
+    record = make_record(1, 0.51, words=small, diagnostics={"effect": effect})
+    text = page([record])
+    (_, row), *_ = read_rows(text)
+    # An effect of one point of 50 has no colour, although it is the largest of its row.
+    assert "<b" not in row
+    assert "an effect of 50 points" in text and "no common unit" not in text
+    assert 'class="f9"' in page([{**record, "words": [{**WORDS[0], "relevance": 0.5}]}])
+    value = {**effect, "unit": "value"}
+    assert "half of the prediction" in page([make_record(1, None, diagnostics={"effect": value})])
+
+
+def test_the_share_that_holds_is_told():
+    verdicts = ["holds", "weak", "fails", "holds", None]
+    text = page([make_record(number, 0.9, check=verdict) for number, verdict in enumerate(verdicts, 1)])
+    assert "Check: 2 of 4 explanations hold (50&nbsp;%), 1 weak, 1 failed." in text and "not checked" not in text
+    # One verdict is no share; it stands in its row.
+    assert "explanations hold" not in page([make_record(1, 0.9, check="holds")])
+    assert "not checked" in page([make_record(1, 0.9, check=None)])

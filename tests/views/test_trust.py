@@ -12,6 +12,7 @@ from clearhead.explanation import Comparison, Explanations
 from clearhead.model.target import Target
 from clearhead.views import html, markdown, notebook, static_image, terminal
 from clearhead.views.json_record import line, row
+from clearhead.views.notes import format_special
 from clearhead.views.trust import (
     describe_removal,
     describe_verdict,
@@ -107,6 +108,40 @@ def test_every_view_shows_the_check():
         assert "Check holds: the strongest words matter more" in text
         assert HIDDEN in text
         assert SHOWN in text
+
+
+def test_every_view_says_why_there_is_no_check():
+    explanation = review(diagnostics={"unchecked": "There is a single word \x1b[31m."})
+    drawn = " ".join(re.findall(r">([^<]+)</text>", static_image.svg([explanation])))
+    for view in [
+        html.card(explanation),
+        notebook.fragment(explanation),
+        markdown.section(explanation),
+        terminal.render(explanation),
+        drawn,
+    ]:
+        assert "Not checked: There is a single word" in view and "\x1b[31m" not in view
+    # Who switches the check off needs no reason.
+    assert "Not checked" not in terminal.render(review())
+
+
+def test_compared_methods_show_their_error_bars_and_agreement():
+    explanation = review(diagnostics={"rounding_error": 1e-4, "agreement": 0.716})
+    compared = {"att-cat": explanation, "cat": review()}
+    for view in [
+        html.methods(compared),
+        Comparison(compared)._repr_html_(),
+        terminal.capture(terminal.methods(compared)),
+    ]:
+        text = " ".join(view.replace("&nbsp;", " ").split())
+        assert text.count("Error bar: less than 0.1 % of the strongest word (rounding)") == 1
+        assert text.count("agreement with other methods 0.72") == 1
+
+
+def test_special_tokens_are_those_of_the_method_that_auto_chose():
+    diagnostics = {"auto": "gae before cat", "auto_scores": {"gae": 0.4, "cat": 0.2}}
+    assert format_special(review(method="auto", diagnostics=diagnostics)).endswith("as gae defines it.")
+    assert format_special(review()).endswith("as att-cat defines it.")
 
 
 def test_photos_show_the_check():

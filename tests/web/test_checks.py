@@ -60,6 +60,7 @@ def test_what_cannot_be_checked_says_why(client):
     body = ask(client, text="film", model="text", check=True).json()
     assert body["check"] is None
     assert "single word" in body["trust"]["unchecked"]
+    assert not any("single word" in note for note in body["notes"])
 
 
 def test_the_number_of_groups_is_limited(client):

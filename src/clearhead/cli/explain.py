@@ -176,12 +176,14 @@ def _check_flags(
 ) -> bool:
     """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
     streamed = is_streamed(inputs, out)
+    if not streamed:
+        # First: a table that does not exist is no reason to refuse what only tables have.
+        check_inputs(inputs, table.input_column, as_text=as_text)
     endings = (*outputs.FILE_ENDINGS, ".csv") if are_tables(inputs) else outputs.FILE_ENDINGS
     outputs.check_path(out, page_options=page_options, endings=endings, inputs=[*inputs, *images])
     check_text_column(inputs, table.input_column)
     if not streamed:
         table.refuse_stream_flags()
-        check_inputs(inputs, table.input_column, as_text=as_text)
     return streamed
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clearhead.check import FAILS, HOLDS, WEAK
 from clearhead.tables.records import Record
 
 
@@ -12,6 +13,7 @@ class Counts:
     """How many rows there are, could not be explained, have a gold label, and are predicted wrongly.
 
     `unknown` gold labels are no classes of the model; `first_error` is the message of the first row with an error.
+    `holds`, `weak` and `fails` count the verdicts of checks.
     """
 
     rows: int = 0
@@ -20,6 +22,9 @@ class Counts:
     wrong: int = 0
     unknown: int = 0
     first_error: str | None = None
+    holds: int = 0
+    weak: int = 0
+    fails: int = 0
 
     def add(self, other: "Counts") -> "Counts":
         return Counts(
@@ -30,6 +35,9 @@ class Counts:
             self.unknown + other.unknown,
             # One is enough to show what is wrong; a table may have millions.
             self.first_error or other.first_error,
+            self.holds + other.holds,
+            self.weak + other.weak,
+            self.fails + other.fails,
         )
 
 
@@ -49,10 +57,19 @@ def count_records(records: Sequence[Record]) -> Counts:
 def _count_record(record: Record) -> Counts:
     if record["error"] is not None:
         return Counts(rows=1, errors=1, first_error=f"row {record['row']}: {record['error']}")
+    return _count_label(record).add(_count_verdict(record))
+
+
+def _count_label(record: Record) -> Counts:
     if record["wrong"] is not None:
         return Counts(rows=1, gold=1, wrong=int(record["wrong"]))
-    # Without a verdict, a label that is there is none of the model's.
+    # Not known to be right or wrong, a label that is there is none of the model's.
     return Counts(rows=1, unknown=int(record["gold"] is not None))
+
+
+def _count_verdict(record: Record) -> Counts:
+    verdict = record["check"]
+    return Counts(holds=int(verdict == HOLDS), weak=int(verdict == WEAK), fails=int(verdict == FAILS))
 
 
 @dataclass(frozen=True)
@@ -78,7 +95,21 @@ class TableSummary:
                 "and only --focus says which of them the label of a row is about."
             )
         elif counts.unknown:
-            yield f"{counts.unknown:,} labels of column '{self.label_column}' are no classes of the model."
+            yield f"{_name_labels(counts.unknown, self.label_column)} of the model."
+        yield from filter(None, [_summarise_checks(counts)])
         if counts.errors:
             first = counts.first_error
             yield f"Rows that could not be explained: {counts.errors:,} (column error); the first is {first}"
+
+
+def _name_labels(count: int, column: str | None) -> str:
+    if count == 1:
+        return f"1 label of column '{column}' is no class"
+    return f"{count:,} labels of column '{column}' are no classes"
+
+
+def _summarise_checks(counts: Counts) -> str:
+    # Views come after tables, and only who prints the summary needs their words.
+    from clearhead.views.trust import summarise_verdicts
+
+    return summarise_verdicts({HOLDS: counts.holds, WEAK: counts.weak, FAILS: counts.fails})

@@ -16,6 +16,8 @@ from clearhead.perturbation.ranking import sort_descending
 from clearhead.trust.units import Units
 from clearhead.trust.verdict import Trial
 
+VALUE = "value"
+
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
@@ -49,7 +51,7 @@ class Experiment:
         """Return the check, from the scores under all masks."""
         groups = len(self.numbers_GK)
         shown_G, hidden_G, whole = np.split(scores_S, [groups, 2 * groups])
-        trial = Trial(shown_G, hidden_G, self._has_probabilities, self.seed)
+        trial = Trial(shown_G, hidden_G, self._has_probabilities, self.seed, self._find_unit(scores_S))
         strongest = self.numbers_GK[0].tolist()
         return Check(
             verdict=trial.verdict,
@@ -73,6 +75,12 @@ class Experiment:
     def _has_probabilities(self) -> bool:
         """Whether the scores are probabilities; a difference of two is none itself."""
         return _name_scale(self.explanation) == PROBABILITY and not self.needs_score
+
+    def _find_unit(self, scores_S: Array) -> float:
+        """Return the size of scores in an unknown unit; that of probabilities and logits is 1."""
+        if _name_scale(self.explanation) != VALUE:
+            return 1.0
+        return float(np.abs(scores_S).max())
 
     def _find_score(self, whole: Array) -> float:
         """Return the score of the whole input; `whole` holds it if it had to be computed."""
@@ -98,7 +106,7 @@ def _name_scale(explanation: Explanation) -> str:
     if isinstance(explanation.target, AnswerTarget):
         return resolve_output(explanation.target, None)
     # Regressions have no probability.
-    return "value" if explanation.probability is None else PROBABILITY
+    return VALUE if explanation.probability is None else PROBABILITY
 
 
 def plan_experiments(units: Units, explanations: Sequence[Explanation], groups: int, seed: int) -> list[Experiment]:

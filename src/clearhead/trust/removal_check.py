@@ -12,7 +12,7 @@ from torch import Tensor
 from clearhead.arrays import Array
 from clearhead.attribution.batch_sizes import Batch, select_rows
 from clearhead.attribution.explain_inputs import MAX_KEPT_INPUTS
-from clearhead.check import MIN_GROUPS
+from clearhead.check import MIN_GROUPS, UNCHECKED
 from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs
@@ -26,8 +26,6 @@ from clearhead.validation import require_integer
 MAX_TEXTS = MAX_KEPT_INPUTS
 MAX_IMAGES = 4
 SEED = 0
-UNCHECKED = "unchecked"
-"""The diagnostic that says why an explanation has no check."""
 TOO_LONG = "The text is longer than the model takes: its windows have no common input to hide words in."
 
 Rows = Sequence[Sequence[Explanation]]

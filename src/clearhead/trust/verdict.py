@@ -11,7 +11,7 @@ from clearhead.arrays import Array
 from clearhead.check import FAILS, HOLDS, WEAK
 
 LEVEL = 0.05
-# Scores differ by less than this because of rounding alone, as batches have different widths.
+# Probabilities and logits differ by less than this because of rounding alone, as batches have different widths.
 TOLERANCE = 1e-5
 SMALLEST_PROBABILITY = 1e-12
 # All orders of up to 7 groups are listed; of more groups a random sample is drawn.
@@ -24,12 +24,18 @@ class Trial:
 
     If the explanation ordered the units at random, each order of the groups' scores would be as likely as any other:
     that makes the rank of the observed trend among all orders an exact test, whatever the distribution of the scores.
+    `unit` is the size of scores that have none of their own, such as prices: their rounding errors are relative to it.
     """
 
     shown_G: Array
     hidden_G: Array
     are_probabilities: bool = True
     seed: int = 0
+    unit: float = 1.0
+
+    @property
+    def _tolerance(self) -> float:
+        return TOLERANCE * self.unit
 
     @cached_property
     def _effects_G(self) -> Array:
@@ -60,26 +66,26 @@ class Trial:
     @cached_property
     def p_value(self) -> float:
         """The chance that a random order of the units has as clear a trend."""
-        return rank_p_value(self._trends >= self.trend - TOLERANCE)
+        return rank_p_value(self._trends >= self.trend - self._tolerance)
 
     @property
     def percentile(self) -> float:
         """The share of random orders whose trend is less clear."""
-        return float((self._trends < self.trend - TOLERANCE).mean())
+        return float((self._trends < self.trend - self._tolerance).mean())
 
     @property
     def verdict(self) -> str:
         is_significant = self.p_value <= LEVEL
         if is_significant and self._is_needed:
             return HOLDS
-        if self.trend <= TOLERANCE or not (is_significant or self._is_needed):
+        if self.trend <= self._tolerance or not (is_significant or self._is_needed):
             return FAILS
         return WEAK
 
     @property
     def _is_needed(self) -> bool:
         """Whether the score falls more without the strongest units than without others."""
-        return bool(self.hidden_G[1:].mean() - self.hidden_G[0] > TOLERANCE)
+        return bool(self.hidden_G[1:].mean() - self.hidden_G[0] > self._tolerance)
 
 
 def rank_p_value(as_good: Array) -> float:

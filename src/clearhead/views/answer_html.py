@@ -38,12 +38,11 @@ from clearhead.views.answers import (
 )
 from clearhead.views.captions import clip, format_word
 from clearhead.views.html_parts import escape, escape_attribute
-from clearhead.views.notes import format_diagnostics
+from clearhead.views.notes import format_trust
 from clearhead.views.numbers import format_percent
 from clearhead.views.scale import Scale, make_scale
 from clearhead.views.sink import Segments
 from clearhead.views.text_spans import TextSpan, default_level, split_segments
-from clearhead.views.trust import format_error
 
 MAX_TABLE_ROWS = 10
 MAX_SPOKEN_WORDS = 5
@@ -358,8 +357,7 @@ def _render_blocks(explanation: AnswerExplanation) -> Iterator[str]:
 
 
 def _render_footer(explanation: AnswerExplanation) -> Iterator[str]:
-    notes = [format_special(explanation), format_error(explanation), format_diagnostics(explanation)]
-    return _render_notes(notes)
+    return _render_notes([format_special(explanation), *format_trust(explanation)])
 
 
 def _render_notes(notes: Iterable[str]) -> Iterator[str]:

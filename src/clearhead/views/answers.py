@@ -16,12 +16,11 @@ from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.model.unspaced import is_beside_unspaced
 from clearhead.views.captions import clip, name_span
-from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_coverage, format_diagnostics, format_notes
+from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_coverage, format_notes, format_trust
 from clearhead.views.numbers import format_percent, format_share
 from clearhead.views.scale import Scale, make_scale
 from clearhead.views.sink import Segments, has_sink, split_sink
 from clearhead.views.text_spans import TextSpan, choose_word_level, escape_hidden, special_tokens, split_segments
-from clearhead.views.trust import format_error
 
 # A page holds a colour per choice and word; more would make it slow to open.
 MAX_CHOICE_COLORS = 300_000
@@ -330,7 +329,7 @@ def list_notes(explanation: Explanation) -> list[str]:
     if not isinstance(explanation, AnswerExplanation):
         return format_notes(explanation)
     notes = [*format_coverage(explanation), format_sink(explanation), format_special(explanation)]
-    return list(filter(None, [*notes, format_error(explanation), format_diagnostics(explanation)]))
+    return list(filter(None, [*notes, *format_trust(explanation)]))
 
 
 def format_foil(word: AnswerWord) -> str:

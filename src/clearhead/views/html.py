@@ -10,6 +10,7 @@ from clearhead.explanation import Explanation
 from clearhead.joint_explanation import JointExplanation
 from clearhead.views import answer_html, blocks, heads, heatmap, html_parts, joint_html
 from clearhead.views.captions import format_label
+from clearhead.views.notes import format_reliability
 from clearhead.views.scale import Scale, make_scale, share_scales
 from clearhead.views.text_spans import default_level, escape_hidden, is_image, require_explanations, split_segments
 from clearhead.views.trust import summarise_checks, summarise_methods
@@ -173,7 +174,8 @@ def _render_named_joint(name: str, joint: JointExplanation) -> str:
 
 def _render_named_input(name: str, explanation: Explanation) -> str:
     heading = f"<h3>{html_parts.escape(name)}</h3>"
-    return heading + render_input(explanation) + html_parts.render_check(explanation)
+    reliability = "".join(map(html_parts.render_faint, format_reliability(explanation)))
+    return heading + render_input(explanation) + html_parts.render_check(explanation) + reliability
 
 
 def classes(explanations: Sequence[Explanation]) -> str:

@@ -15,7 +15,7 @@ from clearhead.views import answer_html, html
 from clearhead.views.captions import format_probability, format_source, format_tooltip
 from clearhead.views.color import STEPS, translucent_tint
 from clearhead.views.heads import Head, HeadGrid
-from clearhead.views.notes import format_notes
+from clearhead.views.notes import format_notes, format_reliability
 from clearhead.views.scale import Scale, make_scale
 from clearhead.views.text_spans import (
     TextSpan,
@@ -153,6 +153,11 @@ def _list_methods(explanations: Mapping[str, Explanation]) -> Iterator[str]:
         yield f"<div>{_render_small(name)}</div>"
         yield from _render_text(explanation, default_level(explanation))
         yield _render_check(explanation)
+        yield from map(_render_note, format_reliability(explanation))
+
+
+def _render_note(note: str) -> str:
+    return f"<div>{_render_small(note)}</div>"
 
 
 def _render_check(explanation: Explanation) -> str:
@@ -192,8 +197,7 @@ def _render_color_bar(signed: bool) -> str:
 
 def _render_footer(explanation: Explanation) -> Iterator[str]:
     """Render notes on special tokens, the error bar and diagnostics."""
-    for note in format_notes(explanation):
-        yield f"<div>{_render_small(note)}</div>"
+    yield from map(_render_note, format_notes(explanation))
 
 
 def _render_other_level(explanation: Explanation, level: str) -> str:

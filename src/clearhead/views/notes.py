@@ -9,7 +9,7 @@ from clearhead.explanation import Explanation
 from clearhead.model.coverage import READ_SHARE, UNKNOWN_SHARE, UNKNOWN_TOKEN
 from clearhead.views.numbers import format_percent, format_share
 from clearhead.views.text_spans import escape_hidden, special_tokens
-from clearhead.views.trust import format_error
+from clearhead.views.trust import format_error, format_unchecked
 
 MAX_SPECIAL_TOKENS = 6
 CUT_NOTE = "Only {} of the text was read; the rest was cut off."
@@ -29,8 +29,18 @@ SINGULAR = {"1 samples": "1 sample"}
 
 def format_notes(explanation: Explanation) -> list[str]:
     """Format what was not read, special tokens, error bar and diagnostics, as far as there are any."""
-    notes = [format_special(explanation), format_error(explanation), format_diagnostics(explanation)]
+    notes = [format_special(explanation), *format_trust(explanation)]
     return [*format_coverage(explanation), *filter(None, notes)]
+
+
+def format_trust(explanation: Explanation) -> list[str]:
+    """Format why there is no check, the error bar and diagnostics, each of which may be empty."""
+    return [format_unchecked(explanation), format_error(explanation), format_diagnostics(explanation)]
+
+
+def format_reliability(explanation: Explanation) -> list[str]:
+    """Format why there is no check and the error bar, for views that compare methods."""
+    return list(filter(None, [format_unchecked(explanation), format_error(explanation)]))
 
 
 def format_coverage(explanation: Explanation) -> list[str]:
@@ -54,7 +64,15 @@ def format_special(explanation: Explanation) -> str:
     rest = len(shares) - MAX_SPECIAL_TOKENS
     if rest > 0:
         shares[MAX_SPECIAL_TOKENS:] = [f"{rest} more"]
-    return f"Not counted: {', '.join(shares)} of all relevance, as {escape_hidden(explanation.method)} defines it."
+    return (
+        f"Not counted: {', '.join(shares)} of all relevance, as {escape_hidden(_name_method(explanation))} defines it."
+    )
+
+
+def _name_method(explanation: Explanation) -> str:
+    """Return the method that the relevance comes from: that which auto chose, whose score is the first."""
+    scores = explanation.diagnostics.get("auto_scores") or [explanation.method]
+    return str(next(iter(scores)))
 
 
 def _list_special(explanation: Explanation) -> list[tuple[str, float]]:

@@ -33,12 +33,12 @@ def format_percent(share: float) -> str:
 
 def format_share(share: float, *, signed: bool) -> str:
     """Format a share of 1 in few digits, with its sign where shares have one."""
-    return f"{_choose_sign(share, signed)}{round_percent(abs(share))} %"
+    return f"{_add_sign(round_percent(abs(share)), share, signed=signed)} %"
 
 
 def format_effect(value: float, unit: str) -> str:
     """Format a change of the explained score with its sign and unit: a probability changes by points."""
-    return join_unit(f"{_choose_sign(value, True)}{format_size(abs(value), unit)}", unit)
+    return join_unit(_add_sign(format_size(abs(value), unit), value, signed=True), unit)
 
 
 def format_size(size: float, unit: str) -> str:
@@ -51,7 +51,7 @@ def format_size(size: float, unit: str) -> str:
 def format_score(score: float, unit: str, *, is_contrast: bool = False) -> str:
     """Format a score of the model; the difference of two probabilities is in points, as it may be negative."""
     if unit != PROBABILITY:
-        return f"{_choose_sign(score, False)}{_round_value(abs(score))}"
+        return _add_sign(_round_value(abs(score)), score, signed=False)
     if is_contrast:
         return format_effect(score, unit)
     return f"{round_percent(score)} %"
@@ -62,10 +62,14 @@ def join_unit(number: str, unit: str) -> str:
     return " ".join(filter(None, [number, UNIT_NAMES.get(unit)]))
 
 
-def _choose_sign(value: float, signed: bool) -> str:
+def _add_sign(size: str, value: float, *, signed: bool) -> str:
+    """Return the rounded size of a value with its sign."""
+    # What is rounded to zero has no sign.
+    if size == "0":
+        return size
     if value < 0:
-        return MINUS
-    return "+" if signed and value > 0 else ""
+        return f"{MINUS}{size}"
+    return f"+{size}" if signed and value > 0 else size
 
 
 def round_percent(share: float) -> str:

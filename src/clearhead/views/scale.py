@@ -163,7 +163,12 @@ def make_scale(explanation: Explanation) -> Scale:
 
 def read_effect(explanation: Explanation) -> Mapping[str, Any] | None:
     """Return unit, base and prediction of a method whose relevance is an effect on the score; None for others."""
-    effect = explanation.diagnostics.get("effect")
+    return find_effect(explanation.diagnostics)
+
+
+def find_effect(diagnostics: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return unit, base and prediction of the effects that diagnostics tell of; None if there are none."""
+    effect = diagnostics.get("effect")
     # Explanations of earlier versions have the size of the effect only.
     return effect if isinstance(effect, Mapping) else None
 
@@ -188,12 +193,18 @@ def _find_positive_share(values: Array, total: float) -> float:
 
 def _scale_effects(scale: Scale, effect: Mapping[str, Any], count: int) -> Scale:
     """Return a scale whose full colour is a fixed effect, so that small effects look small."""
-    measure, base, prediction = effect["unit"], effect.get("base"), effect.get("prediction")
+    full = find_full_effect(effect, count) or scale.full
+    return replace(
+        scale, measure=effect["unit"], full=full, base=effect.get("base"), prediction=effect.get("prediction")
+    )
+
+
+def find_full_effect(effect: Mapping[str, Any], count: int) -> float:
+    """Return the effect of the full colour among so many units; 0 if nothing is known to compare it with."""
     # Values have no limits; compared with the prediction itself an effect can be judged all the same.
-    known = [abs(score) for score in (base, prediction) if score is not None]
-    limit = LIMITS.get(measure) or max(known, default=0.0) / 2
-    full = limit / spread_effects(count) or scale.full
-    return replace(scale, measure=measure, full=full, base=base, prediction=prediction)
+    known = [abs(effect[name]) for name in ("base", "prediction") if effect.get(name) is not None]
+    limit: float = LIMITS.get(effect["unit"]) or max(known, default=0.0) / 2
+    return limit / spread_effects(count)
 
 
 def name_units(explanation: Explanation) -> str:

@@ -17,7 +17,9 @@ from clearhead.views.captions import clip
 from clearhead.views.color import color_step
 from clearhead.views.html_parts import card, css_class, escape, render_colors, render_faint
 from clearhead.views.notes import explains_another_class
-from clearhead.views.numbers import format_percent
+from clearhead.views.numbers import format_percent, format_size, join_unit
+from clearhead.views.scale import LIMITS, find_effect, find_full_effect
+from clearhead.views.trust import summarise_verdicts
 
 Record = Mapping[str, Any]
 Word = Mapping[str, Any]
@@ -34,6 +36,7 @@ CORRECTNESS = {True: "ch-wrong", False: "ch-right", None: ""}
 HEADINGS = ("predicted", "probability", "check", "text")
 FILTERS = {"all": "all", "wrong": "wrong", "right": "right"}
 SCALE_NOTE = "The full colour is that of the strongest word of each row: colours of different rows have no common unit."
+EFFECTS_NOTE = "The full colour is an effect of {}, of more than 20 words in a row a part of it."
 UNCHECKED = "The explanations were not checked: of many inputs only --check 5 (check=5 in Python) asks for that."
 STYLE = (
     ".ch-rows fieldset{display:inline-block;border:0;padding:0;margin:0 1.5rem .6rem 0}"
@@ -62,7 +65,7 @@ def rows_card(records: Iterable[Record]) -> str:
     """Render one line per record in a card, with its choices of order, correctness and label."""
     shown, total = _select_rows(records)
     labels = _list_labels(shown)
-    notes = "".join(map(render_faint, _describe_rows(shown, total)))
+    notes = "".join(map(render_faint, filter(None, _describe_rows(shown, total))))
     choices = _render_choices(labels, has_gold=_has_gold(shown))
     body = f'<div class="ch-rows">{notes}{_render_legend(shown)}{choices}{_render_table(shown, labels)}</div>'
     return card(_render_style(len(labels)), body)
@@ -77,12 +80,28 @@ def _render_legend(records: Sequence[Record]) -> str:
     relevances = _list_relevances(records)
     if not relevances:
         return ""
-    return _describe_colors(relevances)
-
-
-def _describe_colors(relevances: Sequence[float]) -> str:
     # What is explained is a class or an answer.
-    return render_colors(_name_lowest(relevances), "for what is explained") + render_faint(SCALE_NOTE)
+    colors = render_colors(_name_lowest(relevances), "for what is explained")
+    return colors + render_faint(_describe_scale(records))
+
+
+def _describe_scale(records: Iterable[Record]) -> str:
+    """Say what the full colour is; the rows of a table are explained by one method."""
+    effects = filter(None, map(_find_effect, records))
+    effect = next(effects, None)
+    if effect is None:
+        return SCALE_NOTE
+    return EFFECTS_NOTE.format(_name_full_effect(effect["unit"]))
+
+
+def _name_full_effect(unit: str) -> str:
+    if unit not in LIMITS:
+        return "half of the prediction"
+    return join_unit(format_size(LIMITS[unit], unit), unit)
+
+
+def _find_effect(record: Record) -> Mapping[str, Any] | None:
+    return find_effect(_diagnostics(record))
 
 
 def _name_lowest(relevances: Iterable[float]) -> str | None:
@@ -202,8 +221,8 @@ def _describe_rows(shown: Sequence[Record], total: int) -> Iterator[str]:
     judged = [record["wrong"] for record in shown if record.get("wrong") is not None]
     if judged:
         yield f"{sum(judged):,} of {len(judged):,} predictions differ from the gold label."
-    if not any(record.get("check") for record in shown):
-        yield UNCHECKED
+    verdicts = Counter(record["check"] for record in shown if record.get("check"))
+    yield summarise_verdicts(verdicts) if verdicts else UNCHECKED
 
 
 def _render_rows(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
@@ -331,13 +350,16 @@ def _is_nan(value: Any) -> bool:
 
 def _render_text(record: Record) -> str:
     words = _list_words(record)
-    full = _full_scale(words)
+    full = _find_full(record, words)
     texts = filter(None, (record.get("text"), record.get("second")))
     return " / ".join(_render_segment(text, _select_words(words, segment), full) for segment, text in enumerate(texts))
 
 
-def _full_scale(words: Iterable[Word]) -> float:
-    return max((abs(word["relevance"]) for word in words), default=0.0)
+def _find_full(record: Record, words: Sequence[Word]) -> float:
+    """Return the relevance of the full colour: a fixed effect, as in every view, else that of the strongest word."""
+    effect = _find_effect(record)
+    full = find_full_effect(effect, len(words)) if effect is not None else 0.0
+    return full or max((abs(word["relevance"]) for word in words), default=0.0)
 
 
 def _select_words(words: Iterable[Word], segment: int) -> list[Word]:

@@ -14,7 +14,7 @@ from clearhead.views import answer_terminal, joint_terminal, model_grid
 from clearhead.views.captions import format_word
 from clearhead.views.diff_terminal import render_table
 from clearhead.views.heads import Head, HeadGrid
-from clearhead.views.notes import format_notes
+from clearhead.views.notes import format_notes, format_reliability
 from clearhead.views.scale import Scale, make_scale
 from clearhead.views.terminal_parts import (
     NEGATIVE_SHADES,
@@ -133,8 +133,15 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
     renderables: list[RenderableType] = [render_heading(first, method=False), Text()]
     for name, explanation in explanations.items():
         renderables.append(Text(name, style="bold"))
-        renderables += [*_render_checked(explanation, level), Text()]
+        renderables += [*_render_checked(explanation, level), *_render_reliability(explanation), Text()]
     return Group(*renderables)
+
+
+def _render_reliability(explanation: Explanation) -> list[Text]:
+    # Error bars belong to the inputs of a joint explanation.
+    if isinstance(explanation, JointExplanation):
+        return []
+    return [Text(note, style="dim") for note in format_reliability(explanation)]
 
 
 def models(row: Mapping[str, Mapping[str, Explanation]], *, level: str | None = None) -> RenderableType:

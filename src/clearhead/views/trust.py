@@ -1,11 +1,12 @@
 """How far an explanation can be trusted, in plain words: its check, and its error bar."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from clearhead.check import FAILS, HOLDS, WEAK, Check
+from clearhead.check import FAILS, HOLDS, UNCHECKED, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import MINUS, PROBABILITY, format_score, round_percent
@@ -133,6 +134,12 @@ def format_check(explanation: Explanation) -> str:
     return f"Check {check.verdict}: {describe_verdict(check)}. {describe_removal(explanation, check)}"
 
 
+def format_unchecked(explanation: Explanation) -> str:
+    """Say why an explanation could not be checked, "" if it was, or if none was asked for."""
+    reason = explanation.diagnostics.get(UNCHECKED)
+    return f"Not checked: {escape_hidden(reason)}" if reason else ""
+
+
 def format_error(explanation: Explanation) -> str:
     """Format the error bar in one line: rounding and sampling, completeness, and agreement with other methods."""
     return " · ".join(_list_errors(explanation))
@@ -193,17 +200,17 @@ def _format_error_size(error: float) -> str:
 def summarise_checks(explanations: Iterable[Explanation]) -> str:
     """Say how many of several explanations hold; "" if fewer than two were checked."""
     verdicts = [explanation.check.verdict for explanation in explanations if explanation.check is not None]
-    if len(verdicts) < 2:
+    return summarise_verdicts(Counter(verdicts))
+
+
+def summarise_verdicts(counts: Mapping[str, int]) -> str:
+    """Say how many explanations hold, by how many have each verdict; "" for fewer than two."""
+    total = sum(counts.values())
+    if total < 2:
         return ""
-    counts = f"{_count(verdicts, WEAK)} weak, {_count(verdicts, FAILS)} failed"
-    holding = _count(verdicts, HOLDS)
-    return (
-        f"Check: {holding} of {len(verdicts)} explanations hold ({round_percent(holding / len(verdicts))} %), {counts}."
-    )
-
-
-def _count(verdicts: Sequence[str], verdict: str) -> int:
-    return sum(entry == verdict for entry in verdicts)
+    others = f"{counts.get(WEAK, 0):,} weak, {counts.get(FAILS, 0):,} failed"
+    holding = counts.get(HOLDS, 0)
+    return f"Check: {holding:,} of {total:,} explanations hold ({round_percent(holding / total)} %), {others}."
 
 
 def summarise_methods(rows: Sequence[Mapping[str, Explanation]]) -> str:

@@ -8,15 +8,15 @@ import numpy as np
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
+from clearhead.check import UNCHECKED
 from clearhead.explanation import Explanation
 from clearhead.plain import finite
-from clearhead.trust.removal_check import UNCHECKED
 from clearhead.views import html, json_record, static_image
 from clearhead.views.answers import list_notes
 from clearhead.views.notes import format_coverage
 from clearhead.views.scale import Scale, make_scale, scale_pixels
 from clearhead.views.text_spans import escape_hidden
-from clearhead.views.trust import describe_removal, describe_verdict, format_error
+from clearhead.views.trust import describe_removal, describe_verdict, format_error, format_unchecked
 from clearhead.web.answers import describe_answer
 from clearhead.web.cache import Answer
 
@@ -62,9 +62,9 @@ def _list_contrast(answer: Answer) -> list[float] | None:
 
 
 def _list_notes(explanation: Explanation) -> list[str]:
-    """Return the notes without those that the page shows beside the text."""
-    coverage = format_coverage(explanation)
-    return [note for note in list_notes(explanation) if note not in coverage]
+    """Return the notes without those that the page shows beside the text and the check."""
+    shown = [*format_coverage(explanation), format_unchecked(explanation)]
+    return [note for note in list_notes(explanation) if note not in shown]
 
 
 def _describe_trust(explanation: Explanation) -> dict[str, str]:
