@@ -68,3 +68,10 @@ def test_a_shortened_prompt_is_its_end_with_the_same_answer(make):
     row = answer_prompt(writer, encode_prompt(writer, whole), "long and grey", {})
     shortened = shorten(row, row.length - 2)
     assert shortened.item.tokens[1:] == expected.item.tokens[1:] and shortened.length == row.length - 2
+
+
+def test_noise_of_short_runs_is_not_made_much_of():
+    measurement = plan_time._Measurement(lambda batch: None)
+    # Linear, but for a last run that took 1.3 times as long.
+    measurement.lengths = [plan_time._Timing(64, 1.0), plan_time._Timing(128, 2.0), plan_time._Timing(256, 5.2)]
+    assert measurement.predict(1, 8192) == pytest.approx(128, rel=1.6)

@@ -291,6 +291,27 @@ def test_estimated_memory_grows_with_the_square_of_a_long_text():
     assert short.fits
 
 
+def test_estimated_memory_of_gradients_alone_has_no_attention_maps():
+    explained = model("bert")
+    batch = from_tensors(explained, {"input_ids": torch.randint(5, 20, (2, 60))})
+    with_maps = memory.estimate_memory(explained, batch)
+    without = memory.estimate_memory(explained, batch, gradients_only=True)
+    heads, blocks = explained.config.num_attention_heads, explained.config.num_hidden_layers
+    map_bytes = len(batch) * heads * 60**2 * explained.dtype.itemsize
+    assert with_maps.whole - without.whole >= 2 * blocks * map_bytes
+    assert with_maps.blockwise - without.blockwise >= 2 * map_bytes
+
+
+def test_estimated_memory_has_maps_if_the_network_computes_them_itself():
+    explained = model("bert")
+    network = copy.deepcopy(explained.network)
+    network.config._attn_implementation = "eager"
+    eager = clearhead.load(network, None)
+    batch = from_tensors(eager, {"input_ids": torch.randint(5, 20, (2, 60))})
+    expected = memory.estimate_memory(eager, batch)
+    assert memory.estimate_memory(eager, batch, gradients_only=True).whole == expected.whole
+
+
 def test_a_model_without_config_is_taken_to_fit():
     explained = Model(torch.nn.Linear(1, 1), None, name="plain")
     assert memory.estimate_memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits

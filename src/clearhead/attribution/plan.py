@@ -5,7 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clearhead.attribution.answers import explain_steps
-from clearhead.attribution.batch import AttributionRequest, can_go_blockwise, explain_batch
+from clearhead.attribution.batch import (
+    AttributionRequest,
+    can_go_blockwise,
+    explain_batch,
+    read_gradients_only,
+)
 from clearhead.attribution.batch_sizes import cut_rows
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.plan_time import Batch, count_tokens, estimate_seconds
@@ -60,7 +65,8 @@ def estimate_request(
     `matrix` every step of the answers is explained.
     """
     planned = plan_batches(model, inputs, batch_size=batch_size, overflow=overflow, answer=answer)
-    memory = estimate_memory(model, collate(model, planned.largest))
+    largest = collate(model, planned.largest)
+    memory = estimate_memory(model, largest, gradients_only=read_gradients_only(methods))
     return {
         "model": model.name,
         "device": str(model.device),
@@ -72,7 +78,8 @@ def estimate_request(
         "median": planned.median_length,
         "batch": max(map(len, planned.all)),
         **_describe_memory(memory),
-        "way": _choose_strategy(model, memory, methods),
+        # By the estimate of the loop, which reckons with attention maps in any case.
+        "way": _choose_strategy(model, estimate_memory(model, largest), methods),
         "seconds": _estimate_time(model, planned, methods, matrix=matrix),
     }
 

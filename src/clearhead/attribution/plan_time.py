@@ -2,6 +2,7 @@
 
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -24,8 +25,8 @@ def estimate_seconds(work: Work, batches: Sequence[Batch]) -> float:
     """Return the seconds of some work on all batches.
 
     One input of the largest batch is run at lengths that double from 8 tokens, then with more and more inputs, as long
-    as that is expected to stay within BUDGET seconds. The rest is extrapolated: by the power law through the last two
-    lengths, and linearly in the number of inputs.
+    as that is expected to stay within BUDGET seconds. The rest is extrapolated: by the power law through the last
+    length and the one before the one before it, and linearly in the number of inputs.
     """
     measurement = _measure_largest(work, batches)
     return sum(map(measurement.predict_batch, batches))
@@ -129,9 +130,12 @@ class _Measurement:
         return self._predict_row(length) * (1 + (rows - 1) * self.share_of_further_rows)
 
     def _predict_row(self, length: int) -> float:
-        """Return the seconds of one input, by the power law through the two measured lengths around it."""
+        """Return the seconds of one input, by the power law through two measured lengths, if possible around it."""
         if len(self.lengths) == 1:
             return self._predict_from_first(length)
+        if length > self.lengths[-1].size:
+            # Neighbours would make much of their noise: it grows with every doubling beyond them.
+            return _extrapolate(self.lengths[-3:][0], self.lengths[-1], length)
         index = self._find_length(length)
         return _extrapolate(self.lengths[index - 1], self.lengths[index], length)
 
@@ -140,11 +144,9 @@ class _Measurement:
         return first.seconds * max(1.0, length / first.size) ** ASSUMED_EXPONENT
 
     def _find_length(self, length: int) -> int:
-        """Return the index of the first measured length that is not shorter, at least 1; the last if all are."""
-        for index, timing in enumerate(self.lengths[1:], 1):
-            if timing.size >= length:
-                return index
-        return len(self.lengths) - 1
+        """Return the index of the first measured length that is not shorter, at least 1."""
+        sizes = [timing.size for timing in self.lengths[1:]]
+        return 1 + bisect_left(sizes, length)
 
 
 def _extrapolate(first: _Timing, second: _Timing, size: int) -> float:

@@ -23,6 +23,8 @@ EXTRA_WIDE_IN_GATES = 2
 LOGITS_IN_BACKWARD = 6
 # Attention maps of one block that exist at a time in the backward pass.
 MAPS_IN_BACKWARD = 5
+# Masks that exist at a time for fused attention: as truth values and as numbers.
+MASKS_OF_FUSED_ATTENTION = 2
 # Share of the free memory that a trace may take: estimates are not exact.
 USABLE_SHARE = 0.9
 # How Transformers calls the layer whose output gates another.
@@ -61,10 +63,14 @@ class ConfigSizes:
     vocabulary: int
 
 
-def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
-    """Estimate from the config and the size of the batch, without running anything; unknown sizes count as zero."""
+def estimate_memory(model: Model, batch: Inputs, *, gradients_only: bool = False) -> MemoryEstimate:
+    """Estimate from the config and the size of the batch, without running anything; unknown sizes count as zero.
+
+    With `gradients_only` no attention map is kept, if the network's attention is torch's fused one.
+    """
     tokens = longest_text(batch) or image_tokens(getattr(model.network, "config", None))
-    whole, blockwise = _estimate_row(model, tokens, _count_answer_tokens(batch))
+    has_maps = not (gradients_only and _has_fused_attention(model.network))
+    whole, blockwise = _estimate_row(model, tokens, _count_answer_tokens(batch), has_maps=has_maps)
     return MemoryEstimate(len(batch) * whole, len(batch) * blockwise, free_bytes(model.device))
 
 
@@ -74,14 +80,20 @@ def count_fitting_rows(model: Model, tokens: int, free: int) -> int:
     return free // max(1, whole)
 
 
-def _estimate_row(model: Model, tokens: int, answer_tokens: int = 0) -> tuple[int, int]:
+def _has_fused_attention(network: nn.Module) -> bool:
+    return getattr(getattr(network, "config", None), "_attn_implementation", None) == "sdpa"
+
+
+def _estimate_row(model: Model, tokens: int, answer_tokens: int = 0, *, has_maps: bool = True) -> tuple[int, int]:
     """Return the bytes that one input of a batch takes, traced as a whole and block by block."""
     sizes = _read_sizes(getattr(model.network, "config", None))
     element = model.dtype.itemsize
     block = element * tokens * _saved_features(model, sizes)
-    attention = element * sizes.heads * tokens**2
-    # Block by block, each block leaves its input and its weighted map, which has no heads.
-    results = sizes.blocks * element * (tokens * sizes.width + tokens**2)
+    # A map without heads: weighted, as a block leaves it behind its input, or the mask of fused attention.
+    mask = element * tokens**2
+    inputs = sizes.blocks * element * tokens * sizes.width
+    attention = sizes.heads * mask if has_maps else 0
+    results = inputs + (sizes.blocks if has_maps else MASKS_OF_FUSED_ATTENTION) * mask
     logits = LOGITS_IN_BACKWARD * element * answer_tokens * sizes.vocabulary
     blockwise = block + MAPS_IN_BACKWARD * attention + results + logits
     return _whole_bytes(sizes.blocks, block, attention) + logits, blockwise
