@@ -7,11 +7,14 @@ import os
 
 import pytest
 import torch
+import transformers
 from helpers.tiny_models import image_model, text_model
 
 from clearhead.engine.lrp.kernels import dispatch
 
 torch.set_num_threads(1)
+# Models that tests save would draw bars between the messages that they read.
+transformers.utils.logging.disable_progress_bar()
 if os.environ.get("TRITON_INTERPRET") == "1":
     dispatch.DEVICES.add("cpu")
 

@@ -115,3 +115,9 @@ def test_a_message_without_role_or_list_is_told_what_a_chat_is(llama, message):
     prompt = message if "role" in message else [message]
     with pytest.raises(BadInput, match="each with a role and a content"):
         clearhead.explain(llama, prompt, "gradient-x-input", answer="long")
+
+
+def test_several_answers_are_refused(llama):
+    generation = {"num_return_sequences": 2, "num_beams": 2}
+    with pytest.raises(BadOption, match="asks for several answers, but one is explained"):
+        clearhead.explain(llama, "it is", "gradient-x-input", generation=generation)

@@ -325,7 +325,17 @@ def _require_room(model: Model, prompt: Encoded, options: Mapping[str, Any], mos
 def _complete_settings(options: Mapping[str, Any], new_tokens: int) -> dict[str, Any]:
     settings = {"max_new_tokens": new_tokens, "do_sample": False, **options}
     require_integer("max_new_tokens", settings["max_new_tokens"])
+    _require_one_answer(settings.get("num_return_sequences"))
     return settings
+
+
+def _require_one_answer(count: int | None) -> None:
+    """Raise BadOption if the model is to write several answers, of which all but the first would be lost."""
+    if count not in (None, 1):
+        raise BadOption(
+            f"num_return_sequences={count!r} asks for several answers, but one is explained: omit it, or explain each "
+            "of them as the answer."
+        )
 
 
 def _keep_answer(model: Model, ids: list[int]) -> list[int]:
