@@ -43,7 +43,7 @@ def product(pair):
     return (activation * coefficient).sum(-1)[0]
 
 
-def close(values, expected):
+def assert_close(values, expected):
     scale = float(expected.abs().max())
     assert scale > 0
     torch.testing.assert_close(torch.as_tensor(values), expected, rtol=0, atol=1e-10 * scale)
@@ -77,7 +77,7 @@ def test_every_read_out_follows_its_definition(family, backward):
     batch, _, reference = referenced(family, backward)
     for name, expected in expected_scores(reference, READING[family]).items():
         (explanation,) = clearhead.explain(shared_model(family), batch, name, target=0, backward=backward)
-        close(explanation.relevance, expected)
+        assert_close(explanation.relevance, expected)
 
 
 @pytest.mark.parametrize("backward", BACKWARDS)
@@ -87,10 +87,10 @@ def test_gradient_x_input(family, backward):
     leaf, coefficient = reference.leaf
     (explanation,) = clearhead.explain(shared_model(family), batch, "gradient-x-input", target=0, backward=backward)
     if family == "vit":
-        close(explanation.pixels, (leaf * coefficient).sum(1)[0])
-        close(explanation.relevance, trace.patches((leaf * coefficient).sum(1))[0])
+        assert_close(explanation.pixels, (leaf * coefficient).sum(1)[0])
+        assert_close(explanation.relevance, trace.patches((leaf * coefficient).sum(1))[0])
     else:
-        close(explanation.relevance, (leaf * coefficient).sum(-1)[0])
+        assert_close(explanation.relevance, (leaf * coefficient).sum(-1)[0])
 
 
 @pytest.mark.parametrize("backward", BACKWARDS)
@@ -100,7 +100,7 @@ def test_trans_att_weighs_relevance_by_the_coefficients(family, backward):
     maps = trace.relevances_weighted_by(backward)
     pairs = zip(maps, reference.maps, trace.attention_relevances, strict=True)
     for weighted, (_, coefficient), relevance in pairs:
-        close(weighted, (coefficient * relevance).clamp(min=0).mean(1))
+        assert_close(weighted, (coefficient * relevance).clamp(min=0).mean(1))
 
 
 def test_trans_att_rolls_out_what_it_is_given():
@@ -109,7 +109,7 @@ def test_trans_att_rolls_out_what_it_is_given():
     for weighted in trace.relevances_weighted_by("attn-lrp"):
         product = (torch.eye(9) + weighted[0]) @ product
     (explanation,) = clearhead.explain(shared_model("bert"), batch, "trans-att", target=0, backward="attn-lrp")
-    close(explanation.relevance, product[0])
+    assert_close(explanation.relevance, product[0])
 
 
 @pytest.mark.parametrize("backward", ["balanced", "attn-lrp"])
@@ -137,7 +137,7 @@ def test_decoded_gradcam(backward):
     share = lm.cls(hidden[0]).softmax(-1)[0][:, batch["input_ids"][0]]
     expected = product(hidden).clamp(min=0) @ share
     (explanation,) = clearhead.explain(explained, batch, "decoded-gradcam:layer=2", target=0, backward=backward)
-    close(explanation.relevance, expected.detach())
+    assert_close(explanation.relevance, expected.detach())
 
 
 @pytest.mark.parametrize("backward", ["balanced", "attn-lrp"])
@@ -176,7 +176,7 @@ def test_the_relevance_of_a_head_is_that_of_its_output(family, backward):
     """Σ A ⊙ c_A, read at the map, is Σ o ⊙ c_o of the head's output o = A · V."""
     _, trace, reference = referenced(family, backward)
     expected = [(output * coefficient).sum((2, 3)) for output, coefficient in reference.heads]
-    close(trace.head_relevance(backward), torch.stack(expected, 1))
+    assert_close(trace.head_relevance(backward), torch.stack(expected, 1))
 
 
 @pytest.mark.parametrize("name", [*BALANCED_METHODS, "cat", "att-cat"])

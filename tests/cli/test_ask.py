@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.commands import one_line, records
+from helpers.commands import assert_one_line, records
 from helpers.picture_models import make_picture, make_picture_model
 from helpers.saved_models import save_language_model, save_text_model
 
@@ -156,17 +156,17 @@ def test_methods_are_compared_on_one_answer(run, writer, tmp_path):
 
 def test_mistakes_are_one_line(run, writer, tmp_path):
     classifier = str(save_text_model(tmp_path / "classifier"))
-    one_line(*run("ask", PROMPT, "-m", classifier), "does not write")
-    one_line(*run("explain", PROMPT, "-m", classifier, "--answer", "x"), "no language model")
-    one_line(*run("explain", PROMPT, "-m", writer, "--target", "1"), "--answer")
-    one_line(*run("explain", PROMPT, "-m", writer, "--curves", "--out", str(tmp_path / "x.html")), "--curves")
-    one_line(*run("ask", PROMPT, "-m", writer, "--answer", "x", "--max-new-tokens", "3"), "omit one")
-    one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--versus", "paris and london"), "foil")
-    one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--focus", "rome"), "rome")
-    one_line(*run("ask", PROMPT, "-m", writer, "--answer", " "), "empty")
-    one_line(*run("ask", PROMPT, "-m", writer, "--scale", "x"), "log-prob")
+    assert_one_line(*run("ask", PROMPT, "-m", classifier), "does not write")
+    assert_one_line(*run("explain", PROMPT, "-m", classifier, "--answer", "x"), "no language model")
+    assert_one_line(*run("explain", PROMPT, "-m", writer, "--target", "1"), "--answer")
+    assert_one_line(*run("explain", PROMPT, "-m", writer, "--curves", "--out", str(tmp_path / "x.html")), "--curves")
+    assert_one_line(*run("ask", PROMPT, "-m", writer, "--answer", "x", "--max-new-tokens", "3"), "omit one")
+    assert_one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--versus", "paris and london"), "foil")
+    assert_one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--focus", "rome"), "rome")
+    assert_one_line(*run("ask", PROMPT, "-m", writer, "--answer", " "), "empty")
+    assert_one_line(*run("ask", PROMPT, "-m", writer, "--scale", "x"), "log-prob")
     # There is no --overflow: a part of a prompt would have another answer.
-    one_line(*run("ask", "paris is " * 3000, "-m", writer, "--answer", "x"), "Shorten the prompt.")
+    assert_one_line(*run("ask", "paris is " * 3000, "-m", writer, "--answer", "x"), "Shorten the prompt.")
 
 
 def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
@@ -213,5 +213,7 @@ def test_pictures_are_given_by_files(run, writer, picture_reader, tmp_path):
     _, chat, _ = run("ask", "is it", *flags, "--chat")
     _, explained, _ = run("explain", "is it", *flags)
     assert records(chat)[0]["tokens"] == records(explained)[0]["tokens"] == record["tokens"]
-    one_line(*run("ask", PROMPT, "-m", writer, "--image", str(picture), "--answer", "paris"), "reads no pictures")
-    one_line(*run("explain", PROMPT, "--image", str(picture)), "--image is for prompts")
+    assert_one_line(
+        *run("ask", PROMPT, "-m", writer, "--image", str(picture), "--answer", "paris"), "reads no pictures"
+    )
+    assert_one_line(*run("explain", PROMPT, "--image", str(picture)), "--image is for prompts")

@@ -4,7 +4,7 @@ import re
 import sys
 
 import pytest
-from helpers.commands import TEXT, one_line, records
+from helpers.commands import TEXT, assert_one_line, records
 from PIL import Image
 
 import clearhead
@@ -51,13 +51,13 @@ def test_a_pdf_file_has_a_page_for_each_input(run, model, tmp_path):
 def test_an_image_shows_one_input(run, model, tmp_path, ending):
     out = str(tmp_path / f"x.{ending}")
     message = f"A .{ending.lower()} file shows one input, but there are 2: use .html, or .pdf"
-    one_line(*run("compare", TEXT, "a bad film", "-m", model, "--out", out), message)
+    assert_one_line(*run("compare", TEXT, "a bad film", "-m", model, "--out", out), message)
 
 
 def test_a_pdf_file_without_matplotlib_is_refused_before_the_work(run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     message = "need Matplotlib: pip install 'clearhead[plots]'"
-    one_line(*run("compare", TEXT, "-m", "nowhere/model", "--out", str(tmp_path / "x.pdf")), message)
+    assert_one_line(*run("compare", TEXT, "-m", "nowhere/model", "--out", str(tmp_path / "x.pdf")), message)
 
 
 def test_gold_marks_of_a_text_a_table_and_a_photo(run, model, image_model, tmp_path):

@@ -3,7 +3,7 @@
 import shlex
 
 import pytest
-from helpers.commands import TEXT, one_line, records
+from helpers.commands import TEXT, assert_one_line, records
 from helpers.pictures import photo
 from helpers.saved_models import save_image_model, save_language_model, save_regression_model, save_text_model
 
@@ -104,4 +104,4 @@ def test_a_mistake_is_one_line(run, model, other_model, image_model, folders, tm
     words = {"TEXT": TEXT, "MODEL": model, "OTHER": other_model, "IMAGE": image_model, **folders}
     words |= {"IMAGE2": str(save_image_model(tmp_path / "image")), "MODEL/../MODELNAME": f"{model}/../{name}"}
     arguments = [words.get(word, word) for word in shlex.split(command)]
-    one_line(*run(*arguments), message)
+    assert_one_line(*run(*arguments), message)

@@ -1,7 +1,7 @@
 """A damaged model folder is one line and exit code 2, whatever is wrong with it."""
 
 import pytest
-from helpers.commands import one_line
+from helpers.commands import assert_one_line
 from helpers.damaged_models import DAMAGES, damage_copy
 
 TEXT = "a fine film"
@@ -42,18 +42,18 @@ def choose_command(name):
 def test_a_damaged_model_is_one_line(run, model, tmp_path, name):
     folder = damage_copy(model, tmp_path / "damaged", name)
     code, output, errors = run(*arguments_for(choose_command(name), folder, tmp_path))
-    one_line(code, output, errors, DAMAGES[name][1])
+    assert_one_line(code, output, errors, DAMAGES[name][1])
 
 
 @pytest.mark.parametrize("command", ROUND_ROBIN)
 def test_cut_weights_are_one_line_in_every_command(run, model, tmp_path, command):
     folder = damage_copy(model, tmp_path / "damaged", "cut weights")
-    one_line(*run(*arguments_for(command, folder, tmp_path)), "damaged or cut off")
+    assert_one_line(*run(*arguments_for(command, folder, tmp_path)), "damaged or cut off")
 
 
 def test_pickled_weights_need_a_flag_and_are_the_same(run, model, tmp_path):
     folder = damage_copy(model, tmp_path / "pickled", "pickled weights")
-    one_line(*run("explain", TEXT, "-m", str(folder)), "Pickled weights need --allow-pickle.")
+    assert_one_line(*run("explain", TEXT, "-m", str(folder)), "Pickled weights need --allow-pickle.")
     code, pickled, _ = run("explain", TEXT, "-m", str(folder), "--allow-pickle", "--json", "--no-check")
     assert code == 0
     _, expected, _ = run("explain", TEXT, "-m", model, "--json", "--no-check")
@@ -71,7 +71,7 @@ def test_pickled_code_is_not_run_even_with_the_flag(run, model, tmp_path):
 
     folder = damage_copy(model, tmp_path / "pickled", "pickled weights")
     torch.save({"classifier.weight": Code()}, folder / "pytorch_model.bin")
-    one_line(*run("explain", TEXT, "-m", str(folder), "--allow-pickle"), "could run code")
+    assert_one_line(*run("explain", TEXT, "-m", str(folder), "--allow-pickle"), "could run code")
     assert not (tmp_path / "was-run").exists()
 
 

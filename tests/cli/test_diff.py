@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.commands import one_line
+from helpers.commands import assert_one_line
 
 TABLE = "text\tlabel\na bad film\tnegative\na good film\tpositive\nits heart is not dull\tpositive\n"
 
@@ -45,8 +45,8 @@ def test_a_diff_is_printed_as_json(run, model, task):
 
 
 def test_mistakes_are_one_line(run, model, task, tmp_path):
-    one_line(*run("diff", model, model), "No data given: name it with --task.")
-    one_line(*run("diff", str(tmp_path / "none.json"), str(tmp_path / "none.json")), "cannot be loaded")
-    one_line(*run("diff", model, model, "--task", task, "--out", str(tmp_path / "a.txt")), ".html")
-    one_line(*run("diff", model, model, "--task", task, "-o", "layer=1"), "--method")
-    one_line(*run("snapshot", "--task", task, "--out", str(tmp_path / "a.html")), ".json")
+    assert_one_line(*run("diff", model, model), "No data given: name it with --task.")
+    assert_one_line(*run("diff", str(tmp_path / "none.json"), str(tmp_path / "none.json")), "cannot be loaded")
+    assert_one_line(*run("diff", model, model, "--task", task, "--out", str(tmp_path / "a.txt")), ".html")
+    assert_one_line(*run("diff", model, model, "--task", task, "-o", "layer=1"), "--method")
+    assert_one_line(*run("snapshot", "--task", task, "--out", str(tmp_path / "a.html")), ".json")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.commands import TEXT, child, one_line, records
+from helpers.commands import TEXT, assert_one_line, child, records
 from helpers.timing import quickest
 from PIL import Image
 
@@ -104,7 +104,7 @@ def test_nothing_on_standard_input(model):
     source = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1])}
     command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "clearhead", "explain", "-", "--model", model]
     done = subprocess.run(command, capture_output=True, text=True, env=source, check=False)
-    one_line(done.returncode, done.stdout, done.stderr, "Standard input was empty")
+    assert_one_line(done.returncode, done.stdout, done.stderr, "Standard input was empty")
 
 
 def test_a_mark_at_the_beginning_and_other_line_ends_of_standard_input(model):
@@ -191,12 +191,14 @@ def test_tables_are_read_as_tasks_are(run, model, tmp_path):
     assert first["text"] == "Business"
     assert run("words", bare, "--text-column", "2", "-m", model)[0] == 0
     asked = "Use --text-column 1 ('Business') or --text-column 2 ('a bad film'), or the column's name"
-    one_line(*run("words", bare, "-m", model), asked)
-    one_line(*run("explain", bare, "--gold", "2", "--out", str(tmp_path / "x.html"), "-m", model), asked)
+    assert_one_line(*run("words", bare, "-m", model), asked)
+    assert_one_line(*run("explain", bare, "--gold", "2", "--out", str(tmp_path / "x.html"), "-m", model), asked)
     (tmp_path / "remarks.tsv").write_text("remark\twhy\na bad film\tbad\n")
     marked = ["--text-column", "remark", "--gold", "why", "--out", str(tmp_path / "x.html")]
     assert run("explain", str(tmp_path / "remarks.tsv"), "-m", model, *marked)[0] == 0
-    one_line(*run("explain", str(tmp_path / "remarks.tsv"), "-m", model, *marked[2:]), "--text-column: remark, why")
+    assert_one_line(
+        *run("explain", str(tmp_path / "remarks.tsv"), "-m", model, *marked[2:]), "--text-column: remark, why"
+    )
 
 
 def test_pairs_from_arguments_and_columns(run, model, tmp_path):
@@ -260,7 +262,9 @@ def test_long_texts(run, model):
     assert code == 2
     assert "102 tokens" in errors
     assert "Use --overflow truncate" in errors and "or --overflow windows" in errors and "long=" not in errors
-    one_line(*run("explain", long, long, "--pair", "-m", model, "--overflow", "windows"), "use --overflow truncate")
+    assert_one_line(
+        *run("explain", long, long, "--pair", "-m", model, "--overflow", "windows"), "use --overflow truncate"
+    )
     (record,) = records(run("explain", long, "-m", model, "--overflow", "windows", "--json")[1])
     assert len(record["tokens"]) == 100
     assert records(run("explain", long, "-m", model, "--overflow", "truncate", "--json")[1])[0]["tokens"][-1]["special"]
@@ -272,7 +276,7 @@ def test_the_former_name_of_overflow_still_works_but_is_not_shown(run, model, co
     shown = run(command, "--help")[1]
     assert "--overflow" in shown and "--long" not in shown
     assert run(command, long, "-m", model, "--long", "truncate", "--json")[0] == 0
-    one_line(*run(command, long, "-m", model, "--long", "error"), "Use --overflow truncate")
+    assert_one_line(*run(command, long, "-m", model, "--long", "error"), "Use --overflow truncate")
 
 
 def test_images(run, image_model, tmp_path):

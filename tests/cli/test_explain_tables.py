@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from helpers.commands import one_line, records
+from helpers.commands import assert_one_line, records
 from helpers.pictures import photo
 
 import clearhead
@@ -60,7 +60,7 @@ def test_a_table_becomes_a_table(run, model, table, tmp_path):
     ],
 )
 def test_mistakes_about_tables(run, model, table, tmp_path, flags, message):
-    one_line(*run("explain", str(table), "-m", model, "--out", str(tmp_path / "out.jsonl"), *flags), message)
+    assert_one_line(*run("explain", str(table), "-m", model, "--out", str(tmp_path / "out.jsonl"), *flags), message)
 
 
 @pytest.mark.parametrize("command", ["explain", "compare", "ask"])
@@ -154,9 +154,9 @@ def test_a_row_without_a_picture(run, image_model, tmp_path):
 
 
 def test_flags_of_tables_without_a_table(run, model, tmp_path):
-    one_line(*run("explain", "a film", "-m", model, "--flat"), "--flat is for tables")
-    one_line(*run("explain", "a film", "-m", model, "--target", "column:label"), "column:NAME is for tables")
-    one_line(*run("explain", "a film", "-m", model, "--out", str(tmp_path / "x.csv")), "must be one of")
+    assert_one_line(*run("explain", "a film", "-m", model, "--flat"), "--flat is for tables")
+    assert_one_line(*run("explain", "a film", "-m", model, "--target", "column:label"), "column:NAME is for tables")
+    assert_one_line(*run("explain", "a film", "-m", model, "--out", str(tmp_path / "x.csv")), "must be one of")
 
 
 def test_inputs_keep_their_identity(run, model, image_model, table, tmp_path):
@@ -216,8 +216,8 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(model, tmp_path):
 
 def test_flags_of_ray_are_for_tables_and_for_ray(run, model, table, tmp_path):
     command = ("explain", str(table), "-m", model, *FAST, "--out", str(tmp_path / "out.jsonl"), "--workers", "2")
-    one_line(*run(*command), "--workers counts Ray workers: give --ray local")
-    one_line(*run("explain", "a film", "-m", model, *FAST, "--ray", "local"), "--ray is for tables")
+    assert_one_line(*run(*command), "--workers counts Ray workers: give --ray local")
+    assert_one_line(*run("explain", "a film", "-m", model, *FAST, "--ray", "local"), "--ray is for tables")
 
 
 def test_with_ray_the_device_is_that_of_the_workers(run, model, table, tmp_path, monkeypatch):

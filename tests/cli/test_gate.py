@@ -4,7 +4,7 @@ import json
 from xml.etree import ElementTree
 
 import pytest
-from helpers.commands import one_line
+from helpers.commands import assert_one_line
 from helpers.saved_models import save_text_model
 
 TABLE = "text\tlabel\na bad film\tnegative\na good film\tpositive\nits heart is not dull\tpositive\n"
@@ -57,12 +57,12 @@ def test_another_model_fails_with_reports(run, baseline, tmp_path):
 
 
 def test_mistakes_are_one_line(run, model, task, baseline, tmp_path):
-    one_line(*run("check", str(tmp_path / "missing.json"), "-m", model), "cannot be read")
-    one_line(*run("check", baseline, "--max-shift", "7"), "max_shift")
-    one_line(*run("check", baseline, "--junit", str(tmp_path / "a.txt")), ".xml")
+    assert_one_line(*run("check", str(tmp_path / "missing.json"), "-m", model), "cannot be read")
+    assert_one_line(*run("check", baseline, "--max-shift", "7"), "max_shift")
+    assert_one_line(*run("check", baseline, "--junit", str(tmp_path / "a.txt")), ".xml")
     (tmp_path / "other.tsv").write_text("text\tlabel\nanother text\tpositive\n")
-    one_line(*run("check", baseline, "--task", str(tmp_path / "other.tsv")), "not of the same inputs")
-    one_line(*run("audit", model, task, "--out", str(tmp_path / "a.txt")), ".html")
+    assert_one_line(*run("check", baseline, "--task", str(tmp_path / "other.tsv")), "not of the same inputs")
+    assert_one_line(*run("audit", model, task, "--out", str(tmp_path / "a.txt")), ".html")
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "json"])

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import transformers as hf
-from helpers.commands import one_line, records
+from helpers.commands import assert_one_line, records
 from helpers.tiny_heads import head_network
 from helpers.tiny_models import network
 from helpers.tiny_tokenizers import plot_tokenizer, word_piece_tokenizer
@@ -68,12 +68,14 @@ def test_a_choice_against_the_others(run, chooser, tmp_path):
 
 
 def test_mistakes_are_one_line(run, labeller, filler, chooser, tmp_path):
-    one_line(*run("explain", TEXT, "--model", labeller, "--focus", "plot"), "'plot' does not occur in the text")
-    one_line(*run("explain", TEXT, "--model", labeller, "--focus", "film", "--target", "ORG"), "No label is called")
-    one_line(*run("explain", TEXT, "--model", filler), "write [MASK]")
-    one_line(*run("explain", *QUESTION[:2], "--model", chooser), "2 INPUTS are no multiple choice")
+    assert_one_line(*run("explain", TEXT, "--model", labeller, "--focus", "plot"), "'plot' does not occur in the text")
+    assert_one_line(
+        *run("explain", TEXT, "--model", labeller, "--focus", "film", "--target", "ORG"), "No label is called"
+    )
+    assert_one_line(*run("explain", TEXT, "--model", filler), "write [MASK]")
+    assert_one_line(*run("explain", *QUESTION[:2], "--model", chooser), "2 INPUTS are no multiple choice")
     curves = ("--curves", "--out", str(tmp_path / "page.html"))
-    one_line(*run("explain", *QUESTION, "--model", chooser, *curves), "--curves is not for multiple choice")
+    assert_one_line(*run("explain", *QUESTION, "--model", chooser, *curves), "--curves is not for multiple choice")
 
 
 def test_methods_are_compared_at_a_word(run, labeller):
@@ -88,8 +90,8 @@ def test_methods_are_compared_on_one_question(run, chooser):
     code, output, _ = run("compare", *arguments, "--methods", "gae,random", "--no-check", "--json")
     assert code == 0
     assert [record["method"] for record in records(output)] == ["gae", "random"]
-    one_line(*run("compare", *arguments, "--focus", "bad"), "not for multiple choice")
-    one_line(*run("plan", *arguments), "several inputs together")
+    assert_one_line(*run("compare", *arguments, "--focus", "bad"), "not for multiple choice")
+    assert_one_line(*run("plan", *arguments), "several inputs together")
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_a_benchmark_measures_one_word_of_every_text(bench, labeller, tmp_path):
     assert records(output)[0]["n"] == 2
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["plan"]["focus"] == "#2"
     # Another word is another run.
-    one_line(*bench(labeller, "--focus", "#3"), "focus")
+    assert_one_line(*bench(labeller, "--focus", "#3"), "focus")
 
 
 def test_texts_without_the_word_are_skipped(bench, labeller):
@@ -120,10 +122,10 @@ def test_texts_without_the_word_are_skipped(bench, labeller):
 
 
 def test_mistakes_of_a_benchmark_are_one_line(bench, run, labeller, chooser, tmp_path):
-    one_line(*bench(labeller, "--focus", "river"), "'river' does not occur in the text")
-    one_line(*bench(chooser), "chooses among several texts")
-    one_line(*bench("clearhead/sst2-minilm", "--focus", "film"), "leave out focus")
-    one_line(*run("serve", "--model", chooser, "--no-open", "--port", "0"), "The page reads single texts")
+    assert_one_line(*bench(labeller, "--focus", "river"), "'river' does not occur in the text")
+    assert_one_line(*bench(chooser), "chooses among several texts")
+    assert_one_line(*bench("clearhead/sst2-minilm", "--focus", "film"), "leave out focus")
+    assert_one_line(*run("serve", "--model", chooser, "--no-open", "--port", "0"), "The page reads single texts")
 
 
 @pytest.fixture
@@ -170,4 +172,4 @@ def test_a_table_has_the_same_rows_in_every_file_if_only_some_have_the_focus(run
 def test_a_focus_that_no_row_has_is_one_line(run, labeller, labelled_table, tmp_path):
     flags = ["explain", labelled_table, "--model", labeller, "--no-check", "--focus", "nowhere"]
     for name in ("out.jsonl", "out.html"):
-        one_line(*run(*flags, "--out", str(tmp_path / name)), "No row can be explained. Row 1")
+        assert_one_line(*run(*flags, "--out", str(tmp_path / name)), "No row can be explained. Row 1")

@@ -1,7 +1,7 @@
 """Mistakes that people make, each of which is one line and exit code 2, before anything is computed."""
 
 import pytest
-from helpers.commands import TEXT, one_line
+from helpers.commands import TEXT, assert_one_line
 
 FILES = {
     "ok.csv": b"text,label\na good film,1\na bad film,0\n",
@@ -97,7 +97,7 @@ def test_a_mistake_is_one_line(run, model, folder, command, message):
 
     words = {"MODEL": model, "TEXT": TEXT}
     arguments = [words.get(word, word) for word in shlex.split(command)]
-    one_line(*run(*arguments), message)
+    assert_one_line(*run(*arguments), message)
 
 
 def test_files_of_other_formats_are_read_with_a_flag(run, model, folder):

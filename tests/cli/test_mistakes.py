@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helpers.commands import TEXT, one_line
+from helpers.commands import TEXT, assert_one_line
 
 import clearhead
 from clearhead.cli import main
@@ -47,12 +47,12 @@ LATE = {
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_line(run, arguments, message):
-    one_line(*run(*arguments), message)
+    assert_one_line(*run(*arguments), message)
 
 
 @pytest.mark.parametrize(("arguments", "message"), LATE.values(), ids=LATE)
 def test_a_mistake_about_the_model_is_one_line(run, model, arguments, message):
-    one_line(*run("explain", TEXT, "-m", model, *arguments), message)
+    assert_one_line(*run("explain", TEXT, "-m", model, *arguments), message)
 
 
 FILES = {
@@ -84,7 +84,7 @@ FILES = {
 def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    one_line(*run("explain", str(tmp_path / name), "-m", model), message)
+    assert_one_line(*run("explain", str(tmp_path / name), "-m", model), message)
 
 
 def test_a_word_with_a_stroke_is_a_text(run, model):
@@ -94,26 +94,32 @@ def test_a_word_with_a_stroke_is_a_text(run, model):
 
 
 def test_other_bad_inputs(run, model, image_model, tmp_path):
-    one_line(*run("explain", "-", "-m", model, stdin="\n"), "Standard input was empty")
-    one_line(*run("explain", str(tmp_path), "-m", model), "is a folder")
-    one_line(*run("explain", "", "-m", model), "The text is empty")
-    one_line(*run("explain", "bad \udcff film", "-m", model), "Invalid UTF-8 at character 5")
-    one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
-    one_line(*run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not occur")
+    assert_one_line(*run("explain", "-", "-m", model, stdin="\n"), "Standard input was empty")
+    assert_one_line(*run("explain", str(tmp_path), "-m", model), "is a folder")
+    assert_one_line(*run("explain", "", "-m", model), "The text is empty")
+    assert_one_line(*run("explain", "bad \udcff film", "-m", model), "Invalid UTF-8 at character 5")
+    assert_one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
+    assert_one_line(
+        *run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not occur"
+    )
     for path in ("./missing", "../no-such/review", "~/missing", str(tmp_path / "missing")):
-        one_line(*run("explain", path, "-m", model), f"There is no file '{path}'")
-    one_line(*run("explain", "text_column.csv", "-m", model), "There is no file 'text_column.csv'")
-    one_line(*run("words", "x", "-m", image_model), "have no words")
-    one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
-    one_line(*run("explain", "x", "-m", image_model), "no image")
+        assert_one_line(*run("explain", path, "-m", model), f"There is no file '{path}'")
+    assert_one_line(*run("explain", "text_column.csv", "-m", model), "There is no file 'text_column.csv'")
+    assert_one_line(*run("words", "x", "-m", image_model), "have no words")
+    assert_one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
+    assert_one_line(*run("explain", "x", "-m", image_model), "no image")
     (tmp_path / "a.csv").write_text("a,text\n1,2\n")
-    one_line(*run("explain", str(tmp_path / "a.csv"), "--text-column", "txt", "-m", model), "Did you mean 'text'?")
+    assert_one_line(
+        *run("explain", str(tmp_path / "a.csv"), "--text-column", "txt", "-m", model), "Did you mean 'text'?"
+    )
 
 
 def test_one_picture_holds_one_explanation(run, model, tmp_path):
-    one_line(*run("explain", "a film", "bad", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
-    one_line(*run("compare", "a", "-m", model, "--methods", "cat,grads", "--out", str(tmp_path / "x.json")), ".jsonl")
-    one_line(*run("compare", "a", "b", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
+    assert_one_line(*run("explain", "a film", "bad", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
+    assert_one_line(
+        *run("compare", "a", "-m", model, "--methods", "cat,grads", "--out", str(tmp_path / "x.json")), ".jsonl"
+    )
+    assert_one_line(*run("compare", "a", "b", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
     assert list(tmp_path.iterdir()) == []
     assert run("compare", "a", "-m", model, "--methods", "cat", "--out", str(tmp_path / "x.json"))[0] == 0
     assert clearhead.read(tmp_path / "x.json").method == "cat"

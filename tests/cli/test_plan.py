@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from helpers.commands import TEXT, one_line
+from helpers.commands import TEXT, assert_one_line
 from helpers.language_models import make_decoder, make_tokenizer
 from PIL import Image
 
@@ -27,7 +27,7 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
     assert run("plan", str(tmp_path / "grey.png"), "-m", image_model)[1].startswith("1 picture\n")
     code, _, errors = run("plan", TEXT, "-m", model, "--methods", "no-such")
     assert code == 2 and "no-such" in errors
-    one_line(*run("plan", TEXT, "-m", model, "--batch-size", "0"), "at least 1")
+    assert_one_line(*run("plan", TEXT, "-m", model, "--batch-size", "0"), "at least 1")
 
 
 def test_plan_counts_every_window(run, model, monkeypatch):
@@ -43,7 +43,7 @@ def test_plan_counts_every_window(run, model, monkeypatch):
     explaining, predicting = tried
     assert len(explaining) == 1 + len(predicting) == 1 + (windows + 1) // 2
     assert f"102 at most, {windows} windows\n" in run("plan", long, *flags)[1]
-    one_line(*run("plan", long, "film", "--pair", *flags), "cannot be cut into windows")
+    assert_one_line(*run("plan", long, "film", "--pair", *flags), "cannot be cut into windows")
 
 
 def test_plan_for_the_answers_of_a_language_model(run, tmp_path):

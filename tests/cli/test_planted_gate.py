@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from helpers.commands import one_line
+from helpers.commands import assert_one_line
 from helpers.planted_words import (
     TOKEN,
     plant_word,
@@ -102,4 +102,4 @@ def test_models_that_count_as_the_same_are_noise(run, folder, planted, task):
     assert code == 0, errors
     noise = json.loads((folder / "seeds.json").read_text())["snapshot"]["noise"]
     assert [draw["name"] for draw in noise["draws"]] == [str(folder / name) for name in ("int8", "noise")]
-    one_line(*run("snapshot", "-m", ORIGINAL, "--task", task, *names[:2], "--out", saved), "at least 2 models")
+    assert_one_line(*run("snapshot", "-m", ORIGINAL, "--task", task, *names[:2], "--out", saved), "at least 2 models")

@@ -1,7 +1,7 @@
 """clearhead explain with a picture and texts, or two texts."""
 
 import pytest
-from helpers.commands import one_line, records
+from helpers.commands import assert_one_line, records
 from helpers.joined_models import joined_network
 from helpers.pictures import photo
 from helpers.two_towers import save_sentence_folder, save_tower_folder, tower_processor
@@ -74,7 +74,7 @@ def test_methods_are_compared(run, clip, picture, tmp_path):
     code, output, errors = run(*arguments, "--target", "not bad", "--out", str(out))
     assert code == 0, errors
     assert "gae" in output and out.read_text().count('class="ch-figure"') == 2
-    one_line(*run(*arguments, "--out", str(tmp_path / "methods.png")), ".png shows one method")
+    assert_one_line(*run(*arguments, "--out", str(tmp_path / "methods.png")), ".png shows one method")
     pytest.importorskip("matplotlib", reason="PDF files need Matplotlib")
     code, _, errors = run(*arguments, "--target", "not bad", "--out", str(tmp_path / "methods.pdf"))
     assert code == 0, errors
@@ -84,16 +84,18 @@ def test_methods_are_compared(run, clip, picture, tmp_path):
 
 def test_what_reads_single_inputs_refuses_pairs(run, clip, picture, tmp_path):
     page = str(tmp_path / "joint.html")
-    one_line(*run("explain", picture, "a film", "--model", clip, "--curves", "--out", page), "--curves is for single")
-    one_line(*run("plan", picture, "a film", "--model", clip), "several inputs together")
+    assert_one_line(
+        *run("explain", picture, "a film", "--model", clip, "--curves", "--out", page), "--curves is for single"
+    )
+    assert_one_line(*run("plan", picture, "a film", "--model", clip), "several inputs together")
 
 
 def test_mistakes_are_told(run, clip, picture, tmp_path):
-    one_line(*run("explain", picture, "--model", clip), "give a picture and texts")
-    one_line(*run("explain", "a text", "another", "--model", clip), "no picture")
+    assert_one_line(*run("explain", picture, "--model", clip), "give a picture and texts")
+    assert_one_line(*run("explain", "a text", "another", "--model", clip), "no picture")
     out = str(tmp_path / "joint.json")
-    one_line(*run("explain", picture, "a film", "bad", "--model", clip, "--out", out), ".jsonl")
-    one_line(*run("explain", picture, "a film", "--model", clip, "--target", "a dog"), "a dog")
+    assert_one_line(*run("explain", picture, "a film", "bad", "--model", clip, "--out", out), ".jsonl")
+    assert_one_line(*run("explain", picture, "a film", "--model", clip, "--target", "a dog"), "a dog")
 
 
 def test_two_texts(run, tmp_path):
@@ -136,14 +138,18 @@ def test_methods_on_a_picture_and_a_question(run, picture, vilt, tmp_path):
 def test_flags_that_joint_models_lack(run, picture, clip, vilt, tmp_path):
     page = str(tmp_path / "joint.html")
     for command in ("explain", "compare"):
-        one_line(*run(command, picture, "a film", "-m", vilt, "--curves", "--out", page), "--curves is for single")
-        one_line(*run(command, picture, "a film", "-m", vilt, "--answer", "yes"), "no language model")
-    one_line(*run("explain", picture, "a film", "-m", vilt, "--focus", "film"), "no language model")
-    one_line(*run("explain", picture, "a film", "-m", clip, "--answer", "yes"), "no language model")
-    one_line(*run("compare", picture, "a film", "-m", vilt, "--out", str(tmp_path / "joint.png")), ".html")
+        assert_one_line(
+            *run(command, picture, "a film", "-m", vilt, "--curves", "--out", page), "--curves is for single"
+        )
+        assert_one_line(*run(command, picture, "a film", "-m", vilt, "--answer", "yes"), "no language model")
+    assert_one_line(*run("explain", picture, "a film", "-m", vilt, "--focus", "film"), "no language model")
+    assert_one_line(*run("explain", picture, "a film", "-m", clip, "--answer", "yes"), "no language model")
+    assert_one_line(*run("compare", picture, "a film", "-m", vilt, "--out", str(tmp_path / "joint.png")), ".html")
 
 
 def test_two_towers_are_not_compared_with_other_models_of_two_inputs(run, picture, clip, vilt, tmp_path):
     texts = str(save_sentence_folder(tmp_path))
-    one_line(*run("compare", picture, "a film", "-m", clip, "-m", vilt), "reads a picture and a text as one sequence")
-    one_line(*run("compare", "a film", "bad", "-m", texts, "-m", clip), "compares texts with texts")
+    assert_one_line(
+        *run("compare", picture, "a film", "-m", clip, "-m", vilt), "reads a picture and a text as one sequence"
+    )
+    assert_one_line(*run("compare", "a film", "bad", "-m", texts, "-m", clip), "compares texts with texts")

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from helpers.commands import TEXT, one_line, records
+from helpers.commands import TEXT, assert_one_line, records
 
 import clearhead
 
@@ -36,7 +36,7 @@ def test_words_of_each_class(run, model, tmp_path):
 def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wordcloud", None)
     monkeypatch.setattr("clearhead.cli.options.load_model", lambda *_, **options: pytest.fail("the model was opened"))
-    one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")
+    assert_one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")
 
 
 def test_a_page_of_many_texts_begins_with_the_words_of_each_class(run, model, tmp_path):

@@ -46,7 +46,7 @@ def golden_vit():
     return load_file(GOLDEN / "vit" / "golden.safetensors")
 
 
-def close(values, expected, tolerance):
+def assert_close(values, expected, tolerance):
     values, expected = torch.as_tensor(values).double(), expected.double()
     assert values.shape == expected.shape
     assert float((values - expected).abs().max()) <= tolerance * float(expected.abs().max())
@@ -72,28 +72,28 @@ def scores(trace, name):
 @pytest.mark.parametrize("sample", BERT_SAMPLES)
 def test_bert_forward_gradients_and_relevance(bert, golden_bert, sample):
     for trace, key, _ in text_traces(bert, golden_bert, sample):
-        close(trace.logits[0], golden_bert[f"s{sample}.logits"].flatten(), EXACT)
-        close(torch.stack(trace.attentions)[:, 0], golden_bert[f"s{sample}.attn"], EXACT)
-        close(torch.stack(trace.hidden_states)[:, 0], golden_bert[f"s{sample}.hidden_states"], EXACT)
-        close(torch.stack(trace.attention_gradients)[:, 0], golden_bert[key + "grad_attn"], EXACT)
-        close(torch.stack(trace.attention_relevances)[:, 0], golden_bert[key + "paper.R_attn"], PAPER)
-        close(torch.stack(trace.attention_relevances)[:, 0], golden_bert[key + "R_attn"], AUTHORS_BERT)
+        assert_close(trace.logits[0], golden_bert[f"s{sample}.logits"].flatten(), EXACT)
+        assert_close(torch.stack(trace.attentions)[:, 0], golden_bert[f"s{sample}.attn"], EXACT)
+        assert_close(torch.stack(trace.hidden_states)[:, 0], golden_bert[f"s{sample}.hidden_states"], EXACT)
+        assert_close(torch.stack(trace.attention_gradients)[:, 0], golden_bert[key + "grad_attn"], EXACT)
+        assert_close(torch.stack(trace.attention_relevances)[:, 0], golden_bert[key + "paper.R_attn"], PAPER)
+        assert_close(torch.stack(trace.attention_relevances)[:, 0], golden_bert[key + "R_attn"], AUTHORS_BERT)
 
 
 @pytest.mark.parametrize("sample", BERT_SAMPLES)
 def test_bert_methods(bert, golden_bert, sample):
     for trace, key, real in text_traces(bert, golden_bert, sample):
-        close(scores(trace, "trans-att"), golden_bert[key + "paper.transatt"].flatten(), PAPER)
-        close(scores(trace, "lrp"), golden_bert[key + "paper.lrpeq4h_full"].flatten(), PAPER)
-        close(scores(trace, "partial-lrp"), golden_bert[key + "paper.lrpeq4h_partial"].flatten(), PAPER)
-        close(scores(trace, "rollout"), golden_bert[f"s{sample}.paper.rollout"].flatten(), EXACT)
-        close(scores(trace, "cat"), golden_bert[key + "paper.cat_out"].flatten(), EXACT)
+        assert_close(scores(trace, "trans-att"), golden_bert[key + "paper.transatt"].flatten(), PAPER)
+        assert_close(scores(trace, "lrp"), golden_bert[key + "paper.lrpeq4h_full"].flatten(), PAPER)
+        assert_close(scores(trace, "partial-lrp"), golden_bert[key + "paper.lrpeq4h_partial"].flatten(), PAPER)
+        assert_close(scores(trace, "rollout"), golden_bert[f"s{sample}.paper.rollout"].flatten(), EXACT)
+        assert_close(scores(trace, "cat"), golden_bert[key + "paper.cat_out"].flatten(), EXACT)
         per_block = parse_method("cat", hidden="input")(trace).layers_BLT[0]
-        close(per_block, golden_bert[key + "cat_layers_in"], EXACT)
+        assert_close(per_block, golden_bert[key + "cat_layers_in"], EXACT)
         if real == trace.mask_BT.shape[1]:
-            close(scores(trace, "att-cat"), golden_bert[key + "paper.attcat_out_col"].flatten(), EXACT)
-            close(scores(trace, "att-cat:hidden=input"), golden_bert[key + "attcat"].flatten(), EXACT)
-            close(scores(trace, "raw-attention")[1:], golden_bert[f"s{sample}.raw_attn"].flatten()[1:], EXACT)
+            assert_close(scores(trace, "att-cat"), golden_bert[key + "paper.attcat_out_col"].flatten(), EXACT)
+            assert_close(scores(trace, "att-cat:hidden=input"), golden_bert[key + "attcat"].flatten(), EXACT)
+            assert_close(scores(trace, "raw-attention")[1:], golden_bert[f"s{sample}.raw_attn"].flatten()[1:], EXACT)
 
 
 @pytest.mark.parametrize("sample", BERT_SAMPLES)
@@ -102,8 +102,8 @@ def test_bert_authors_variants(bert, golden_bert, sample):
     for trace, key, _ in text_traces(bert, golden_bert, sample):
         everything = scores(trace, "trans-att:normalise_rows=true")
         last = scores(trace, "trans-att:normalise_rows=true,first_block=2")
-        close(everything[1:], golden_bert[key + "transatt"].flatten()[1:], AUTHORS_BERT)
-        close(last[1:], golden_bert[key + "transatt_last"].flatten()[1:], AUTHORS_BERT)
+        assert_close(everything[1:], golden_bert[key + "transatt"].flatten()[1:], AUTHORS_BERT)
+        assert_close(last[1:], golden_bert[key + "transatt_last"].flatten()[1:], AUTHORS_BERT)
 
 
 def test_padding_rows_do_not_count_in_att_cat(bert, golden_bert):
@@ -112,7 +112,7 @@ def test_padding_rows_do_not_count_in_att_cat(bert, golden_bert):
         ids = golden_bert["s6.input_ids"].reshape(1, -1)[:, :real]
         target = int(key.split(".")[1][1:])
         alone = clearhead.capture(bert, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, target)
-        close(scores(trace, "att-cat")[:real], scores(alone, "att-cat"), EXACT)
+        assert_close(scores(trace, "att-cat")[:real], scores(alone, "att-cat"), EXACT)
         published = golden_bert[key + "paper.attcat_out_col"].flatten()
         assert not torch.allclose(scores(trace, "att-cat"), published, rtol=1e-3)
 
@@ -124,21 +124,25 @@ def test_decoded_gradcam(bert, golden_bert, decoded, sample, top):
         for layer in range(4):
             prefix = f"{key}l{layer}."
             relevance = parse_method("decoded-gradcam", layer=layer, top=top or None)(trace).relevance_BT[0]
-            close(parse_method("layer-gradcam", layer=layer)(trace).relevance_BT[0], decoded[prefix + "alpha"], EXACT)
-            close(relevance[:real], decoded[f"{prefix}tau{top}.positions"][:real], PAPER)
+            assert_close(
+                parse_method("layer-gradcam", layer=layer)(trace).relevance_BT[0], decoded[prefix + "alpha"], EXACT
+            )
+            assert_close(relevance[:real], decoded[f"{prefix}tau{top}.positions"][:real], PAPER)
 
 
 @pytest.mark.parametrize("sample", range(3))
 def test_vit(vit, golden_vit, sample):
     for trace, key in image_traces(vit, golden_vit, sample):
-        close(trace.logits[0], golden_vit[f"s{sample}.logits"].flatten(), EXACT)
-        close(torch.stack(trace.attention_gradients)[:, 0], golden_vit[key + "grad_attn"], EXACT)
-        close(torch.stack(trace.attention_relevances)[:, 0], golden_vit[key + "paper.R_attn"], PAPER)
-        close(torch.stack(trace.attention_relevances)[:, 0], golden_vit[key + "R_attn"], AUTHORS_VIT)
-        close(scores(trace, "trans-att")[1:], golden_vit[key + "paper.transatt"].flatten(), PAPER)
-        close(scores(trace, "trans-att")[1:], golden_vit[key + "transatt"].flatten(), AUTHORS_VIT)
-        close(scores(trace, "trans-att:first_block=1")[1:], golden_vit[key + "transatt_start1"].flatten(), AUTHORS_VIT)
-        close(scores(trace, "rollout")[1:], golden_vit[f"s{sample}.paper.rollout"].flatten(), EXACT)
+        assert_close(trace.logits[0], golden_vit[f"s{sample}.logits"].flatten(), EXACT)
+        assert_close(torch.stack(trace.attention_gradients)[:, 0], golden_vit[key + "grad_attn"], EXACT)
+        assert_close(torch.stack(trace.attention_relevances)[:, 0], golden_vit[key + "paper.R_attn"], PAPER)
+        assert_close(torch.stack(trace.attention_relevances)[:, 0], golden_vit[key + "R_attn"], AUTHORS_VIT)
+        assert_close(scores(trace, "trans-att")[1:], golden_vit[key + "paper.transatt"].flatten(), PAPER)
+        assert_close(scores(trace, "trans-att")[1:], golden_vit[key + "transatt"].flatten(), AUTHORS_VIT)
+        assert_close(
+            scores(trace, "trans-att:first_block=1")[1:], golden_vit[key + "transatt_start1"].flatten(), AUTHORS_VIT
+        )
+        assert_close(scores(trace, "rollout")[1:], golden_vit[f"s{sample}.paper.rollout"].flatten(), EXACT)
 
 
 @pytest.mark.parametrize("sample", range(3))
@@ -150,13 +154,13 @@ def test_vit_ablations(vit, golden_vit, sample):
             ("only_block=1", "ablation_second"),
         ):
             tolerance = PAPER if name.startswith("paper") else AUTHORS_VIT
-            close(scores(trace, f"trans-att:{options}")[1:], golden_vit[key + name].flatten(), tolerance)
+            assert_close(scores(trace, f"trans-att:{options}")[1:], golden_vit[key + name].flatten(), tolerance)
 
 
 @pytest.mark.parametrize("sample", range(3))
 def test_vit_relevance_at_the_pixels(vit, golden_vit, sample):
     for trace, key in image_traces(vit, golden_vit, sample):
         attribution = parse_method("lrp")(trace)
-        close(attribution.pixels_BPQ[0].flatten(), golden_vit[key + "paper.lrpeq4h_full"].flatten(), PAPER)
-        close(scores(trace, "partial-lrp")[1:], golden_vit[key + "paper.lrpeq4h_partial"].flatten(), PAPER)
-        close(attribution.relevance_BT[0].sum(), attribution.pixels_BPQ[0].sum(), PAPER)
+        assert_close(attribution.pixels_BPQ[0].flatten(), golden_vit[key + "paper.lrpeq4h_full"].flatten(), PAPER)
+        assert_close(scores(trace, "partial-lrp")[1:], golden_vit[key + "paper.lrpeq4h_partial"].flatten(), PAPER)
+        assert_close(attribution.relevance_BT[0].sum(), attribution.pixels_BPQ[0].sum(), PAPER)

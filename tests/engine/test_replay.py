@@ -140,7 +140,7 @@ def test_weights_changed_in_place_are_read_again(model, recorded):
     explain_often(model, TEXTS[0])
     with torch.no_grad():
         model.network.classifier.weight.mul_(-1)
-    require_plain_numbers(model, TEXTS[0])
+    assert_plain_numbers(model, TEXTS[0])
 
 
 def test_a_network_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
@@ -157,7 +157,7 @@ def test_a_network_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
 def test_a_backward_pass_that_cannot_be_recorded_is_run(model, recorded, monkeypatch):
     explain_often(model, TEXTS[0], "gradient")
     monkeypatch.setattr(replay, "_record", raise_not_replayable)
-    require_plain_numbers(model, TEXTS[0])
+    assert_plain_numbers(model, TEXTS[0])
 
 
 def raise_not_replayable(work):
@@ -174,17 +174,17 @@ def test_a_graph_that_does_not_read_its_inputs_is_refused(model, recorded, monke
     monkeypatch.setattr(replay, "_record", record_nothing)
     explain_often(model, TEXTS[0])
     assert list(recorded(model).values()) == [None]
-    require_plain_numbers(model, TEXTS[1])
+    assert_plain_numbers(model, TEXTS[1])
 
 
 def test_a_backward_graph_that_does_not_read_its_direction_is_refused(model, recorded, monkeypatch):
     explain_often(model, TEXTS[0], "gradient")
     monkeypatch.setattr(replay, "_record", record_nothing)
     for text in TEXTS:
-        require_plain_numbers(model, text)
+        assert_plain_numbers(model, text)
 
 
-def require_plain_numbers(model, text):
+def assert_plain_numbers(model, text):
     explanation = clearhead.explain(model, text, check=False)
     expected = explain_plainly(model, text, "balanced-cat")
     assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)

@@ -22,7 +22,7 @@ def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=variables, check=False)
 
 
-def one_line(code: int, output: str, errors: str, expected: str) -> None:
+def assert_one_line(code: int, output: str, errors: str, expected: str) -> None:
     """Assert that a command failed with one line on stderr that contains the expected text."""
     assert code == 2
     assert output == ""
