@@ -1,5 +1,6 @@
 """The result of testing one explanation by hiding and showing what it calls the strongest."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 HOLDS = "holds"
@@ -42,3 +43,13 @@ class Check:
     percentile: float
     passes: int
     seed: int
+
+
+def summarise_verdicts(counts: Mapping[str, int]) -> str:
+    """Say how many explanations hold, by how many have each verdict; "" for fewer than two."""
+    total = sum(counts.values())
+    if total < 2:
+        return ""
+    others = f"{counts.get(WEAK, 0):,} weak, {counts.get(FAILS, 0):,} failed"
+    holding = counts.get(HOLDS, 0)
+    return f"Check: {holding:,} of {total:,} explanations hold ({100 * holding / total:.0f} %), {others}."

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearhead.check import FAILS, HOLDS, WEAK
+from clearhead.check import FAILS, HOLDS, WEAK, summarise_verdicts
 from clearhead.tables.records import Record
 
 
@@ -25,6 +25,11 @@ class Counts:
     holds: int = 0
     weak: int = 0
     fails: int = 0
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many explanations have each verdict."""
+        return {HOLDS: self.holds, WEAK: self.weak, FAILS: self.fails}
 
     def add(self, other: "Counts") -> "Counts":
         return Counts(
@@ -96,7 +101,7 @@ class TableSummary:
             )
         elif counts.unknown:
             yield f"{_name_labels(counts.unknown, self.label_column)} of the model."
-        yield from filter(None, [_summarise_checks(counts)])
+        yield from filter(None, [summarise_verdicts(counts.verdicts)])
         if counts.errors:
             first = counts.first_error
             yield f"Rows that could not be explained: {counts.errors:,} (column error); the first is {first}"
@@ -106,10 +111,3 @@ def _name_labels(count: int, column: str | None) -> str:
     if count == 1:
         return f"1 label of column '{column}' is no class"
     return f"{count:,} labels of column '{column}' are no classes"
-
-
-def _summarise_checks(counts: Counts) -> str:
-    # Views come after tables, and only who prints the summary needs their words.
-    from clearhead.views.trust import summarise_verdicts
-
-    return summarise_verdicts({HOLDS: counts.holds, WEAK: counts.weak, FAILS: counts.fails})

@@ -11,6 +11,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
+from clearhead.check import summarise_verdicts
 from clearhead.tables.records import OWN_COLUMNS
 from clearhead.views import html
 from clearhead.views.captions import clip
@@ -19,7 +20,6 @@ from clearhead.views.html_parts import card, css_class, escape, render_colors, r
 from clearhead.views.notes import explains_another_class
 from clearhead.views.numbers import format_percent, format_size, join_unit
 from clearhead.views.scale import LIMITS, find_effect, find_full_effect
-from clearhead.views.trust import summarise_verdicts
 
 Record = Mapping[str, Any]
 Word = Mapping[str, Any]

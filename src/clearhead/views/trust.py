@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.check import FAILS, HOLDS, UNCHECKED, WEAK, Check
+from clearhead.check import FAILS, HOLDS, UNCHECKED, WEAK, Check, summarise_verdicts
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import MINUS, PROBABILITY, format_score, round_percent
@@ -201,16 +201,6 @@ def summarise_checks(explanations: Iterable[Explanation]) -> str:
     """Say how many of several explanations hold; "" if fewer than two were checked."""
     verdicts = [explanation.check.verdict for explanation in explanations if explanation.check is not None]
     return summarise_verdicts(Counter(verdicts))
-
-
-def summarise_verdicts(counts: Mapping[str, int]) -> str:
-    """Say how many explanations hold, by how many have each verdict; "" for fewer than two."""
-    total = sum(counts.values())
-    if total < 2:
-        return ""
-    others = f"{counts.get(WEAK, 0):,} weak, {counts.get(FAILS, 0):,} failed"
-    holding = counts.get(HOLDS, 0)
-    return f"Check: {holding:,} of {total:,} explanations hold ({round_percent(holding / total)} %), {others}."
 
 
 def summarise_methods(rows: Sequence[Mapping[str, Explanation]]) -> str:
