@@ -73,26 +73,22 @@ def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def can_multiply(args: Any, kwargs: Any) -> bool:
-    """Return whether a call of F.linear is one that oneDNN computes."""
-    return not kwargs and _are_plain(*args) and _is_large(*args)
+    """Return whether a call of F.linear is one that oneDNN computes: large, with plain tensors and frozen weights."""
+    if kwargs:
+        return False
+    x, weight, *bias = args
+    # In this order because most calls that are refused are too small.
+    return x.numel() * len(weight) >= MIN_PRODUCTS and _is_plain(x) and _is_frozen(weight, *bias)
 
 
-def _are_plain(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+def _is_frozen(weight: Tensor, bias: Tensor | None = None) -> bool:
+    return _is_plain(weight) and not weight.requires_grad and (bias is None or not bias.requires_grad)
+
+
+def _is_plain(tensor: Tensor) -> bool:
     # Subclasses, such as quantised weights, have products of their own.
-    is_plain = type(x) in PLAIN_TYPES and type(weight) in PLAIN_TYPES
-    return is_plain and _has_plain_numbers(x) and _has_plain_numbers(weight) and _are_frozen(weight, bias)
-
-
-def _is_large(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
-    return x.numel() * len(weight) >= MIN_PRODUCTS
-
-
-def _has_plain_numbers(tensor: Tensor) -> bool:
-    return tensor.dtype is torch.float32 and tensor.layout is torch.strided and tensor.device.type == "cpu"
-
-
-def _are_frozen(weight: Tensor, bias: Tensor | None) -> bool:
-    return not weight.requires_grad and (bias is None or not bias.requires_grad)
+    is_dense = type(tensor) in PLAIN_TYPES and tensor.layout is torch.strided
+    return is_dense and tensor.dtype is torch.float32 and tensor.is_cpu
 
 
 @cache
