@@ -36,7 +36,6 @@ from clearhead.perturbation.shared_prefixes import (
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
 CALL_TOKENS = {"cpu": 80}
 """The tokens that take as long as a call of the embedded models itself: more padding costs more than another call."""
-MAX_UNCOMPARED_ROWS = 10
 
 
 def perturbed_logits(
@@ -117,19 +116,11 @@ class PerturbedPass:
 def _run_rows(perturbed: PerturbedPass, batch_size: int | None) -> Tensor:
     """Return the output of every row; equal rows are computed once."""
     lengths_R = perturbed.replacer.lengths(perturbed.rows)
-    first_R = _find_distinct(perturbed, lengths_R)
+    first_R = _find_first_equal(perturbed.keys(lengths_R))
     order_N = _longest_first(torch.unique(first_R), lengths_R)
     outputs = _run_distinct(perturbed, order_N, lengths_R[order_N], batch_size)
     position_R = invert_order(order_N, len(lengths_R))
     return outputs[position_R[first_R]]
-
-
-def _find_distinct(perturbed: PerturbedPass, lengths_R: Tensor) -> Tensor:
-    """Return for each row the number of the row that is computed in its place (R)."""
-    # To find equal rows takes longer than they would, where hardly any can be equal: those of a single check.
-    if len(lengths_R) <= MAX_UNCOMPARED_ROWS:
-        return torch.arange(len(lengths_R))
-    return _find_first_equal(perturbed.keys(lengths_R))
 
 
 def _longest_first(chosen_N: Tensor, lengths_R: Tensor) -> Tensor:
