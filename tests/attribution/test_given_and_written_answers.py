@@ -121,3 +121,16 @@ def test_several_answers_are_refused(llama):
     generation = {"num_return_sequences": 2, "num_beams": 2}
     with pytest.raises(BadOption, match="asks for several answers, but one is explained"):
         clearhead.explain(llama, "it is", "gradient-x-input", generation=generation)
+
+
+@pytest.mark.parametrize(("template", "advice"), [(None, "or another prompt"), ("{{ messages }}", "--chat")])
+def test_a_model_that_writes_nothing_says_what_else_to_try(template, advice):
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = template
+    network = make_decoder("llama")
+    model = clearhead.load(network, tokenizer)
+    prompt = tokenizer("it is", return_tensors="pt")["input_ids"]
+    first = int(network.generate(prompt, max_new_tokens=1, do_sample=False)[0, -1])
+    network.generation_config.eos_token_id = first
+    with pytest.raises(BadInput, match=f"writes nothing after this prompt: .*{advice}"):
+        clearhead.explain(model, "it is", "gradient-x-input")

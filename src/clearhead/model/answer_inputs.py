@@ -342,8 +342,15 @@ def _keep_answer(model: Model, ids: list[int]) -> list[int]:
     """Return generated tokens up to their end; raise BadInput if there are none."""
     answer = _drop_end(model, ids)
     if not answer:
-        raise BadInput(f"{model.name} writes nothing after this prompt: give an answer, or another prompt.")
+        raise BadInput(f"{model.name} writes nothing after this prompt: give an answer, {_advise_prompt(model)}.")
     return answer
+
+
+def _advise_prompt(model: Model) -> str:
+    """Return what other prompts a model may answer: one that was trained for chats ends those that are none."""
+    if getattr(model.processor, "chat_template", None) is None:
+        return "or another prompt"
+    return "another prompt, or the prompt as a chat (--chat, in Python a list of messages)"
 
 
 def _drop_end(model: Model, ids: list[int]) -> list[int]:
