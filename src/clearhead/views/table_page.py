@@ -36,7 +36,7 @@ CORRECTNESS = {True: "ch-wrong", False: "ch-right", None: ""}
 HEADINGS = ("predicted", "probability", "check", "text")
 FILTERS = {"all": "all", "wrong": "wrong", "right": "right"}
 SCALE_NOTE = "The full colour is that of the strongest word of each row: colours of different rows have no common unit."
-EFFECTS_NOTE = "The full colour is an effect of {}, of more than 20 words in a row a part of it."
+EFFECTS_NOTE = "The full colour is an effect of {}; in rows of more than 20 words, of less."
 UNCHECKED = "The explanations were not checked: of many inputs only --check 5 (check=5 in Python) asks for that."
 STYLE = (
     ".ch-rows fieldset{display:inline-block;border:0;padding:0;margin:0 1.5rem .6rem 0}"
