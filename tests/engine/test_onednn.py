@@ -166,6 +166,15 @@ class TestChoice:
         self.cpu_info.write_text("vendor_id\t: AuthenticAMD\n")
         assert is_faster_here()
 
+    def test_whatever_the_default_device_and_type(self):
+        self.cpu_info.write_text("vendor_id\t: AuthenticAMD\n")
+        torch.set_default_dtype(torch.float64)
+        try:
+            with torch.device("meta"):
+                assert is_faster_here()
+        finally:
+            torch.set_default_dtype(torch.float32)
+
     def test_not_intel(self):
         self.cpu_info.write_text("vendor_id\t: GenuineIntel\n")
         assert not is_faster_here()
