@@ -75,3 +75,15 @@ def test_noise_of_short_runs_is_not_made_much_of():
     # Linear, but for a last run that took 1.3 times as long.
     measurement.lengths = [plan_time._Timing(64, 1.0), plan_time._Timing(128, 2.0), plan_time._Timing(256, 5.2)]
     assert measurement.predict(1, 8192) == pytest.approx(128, rel=1.6)
+
+
+def test_attention_to_many_tokens_is_added_to_what_short_runs_show():
+    measurement = plan_time._Measurement(lambda batch: None, lambda length: 1 + length / 1000)
+    measurement.lengths = [plan_time._Timing(250, 1.0), plan_time._Timing(500, 2.0), plan_time._Timing(1000, 4.0)]
+    assert measurement.predict(1, 9000) == pytest.approx(36 * 10 / 2)
+
+
+def test_what_does_not_depend_on_the_length_does_not_make_long_inputs_cheap():
+    measurement = plan_time._Measurement(lambda batch: None)
+    measurement.lengths = [plan_time._Timing(64, 1.0), plan_time._Timing(128, 1.1), plan_time._Timing(256, 1.2)]
+    assert measurement.predict(1, 8192) == pytest.approx(1.2 * 32)

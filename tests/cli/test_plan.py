@@ -33,7 +33,7 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
 def test_plan_counts_every_window(run, model, monkeypatch):
     tried = []
     monkeypatch.setattr(
-        "clearhead.attribution.plan.estimate_seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0
+        "clearhead.attribution.plan.estimate_seconds", lambda work, sizes, *_: tried.append(list(sizes)) or 1.0
     )
     long = "film " * 100
     windows = clearhead.explain(clearhead.load(model), long, overflow="windows").diagnostics["windows"]

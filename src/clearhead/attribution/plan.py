@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from clearhead.attribution.answers import explain_steps
@@ -15,12 +16,15 @@ from clearhead.attribution.batch_sizes import cut_rows
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.plan_time import Batch, count_tokens, estimate_seconds
 from clearhead.attribution.windows import batch_windows, is_too_long, window_logits, windows_of
-from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory
+from clearhead.engine.memory import UNKNOWN, ConfigSizes, MemoryEstimate, estimate_memory, read_sizes
 from clearhead.model.answer_inputs import DEFAULT_NEW_TOKENS, add_answer, encode_prompt, tokenise_answer
 from clearhead.model.inputs import Encoded, collate, encode_all
 from clearhead.model.model import Model
 from clearhead.model.sources import find_sources
 from clearhead.model.target import AnswerTarget
+
+ATTENTION_COST = 2.0
+"""How much longer a product of attention takes than one of a linear layer, whose kernels are better."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,12 @@ def _choose_strategy(model: Model, memory: MemoryEstimate, methods: Sequence[Met
     return "in smaller batches"
 
 
+def _measure_load(sizes: ConfigSizes, tokens: int) -> float:
+    """Return the work per token of an input so long, attention included, relative to that of the linear layers."""
+    # Per token and block 4 width² and, with a gate, 3 width × wide products in linear layers, 2 tokens × width in maps.
+    return 1 + ATTENTION_COST * 2 * tokens / max(1, 4 * sizes.width + 3 * sizes.wide)
+
+
 def _estimate_time(model: Model, planned: PlannedBatches, methods: Sequence[MethodSpec], *, matrix: bool) -> float:
     """Return the seconds to explain all batches; the class of a text in windows takes a forward pass of its own."""
 
@@ -168,7 +178,7 @@ def _estimate_time(model: Model, planned: PlannedBatches, methods: Sequence[Meth
         window_logits(model, batch)
 
     work = explain_every_step if matrix and model.writes else explain
-    seconds = estimate_seconds(work, planned.all)
+    seconds = estimate_seconds(work, planned.all, partial(_measure_load, read_sizes(model.config)))
     if planned.windows:
         seconds += estimate_seconds(predict, planned.windows)
     return seconds

@@ -11,30 +11,39 @@ from clearhead.model.inputs import Encoded
 
 Batch = Sequence[Encoded]
 Work = Callable[[Batch], None]
+Load = Callable[[int], float]
+"""The work per token of an input of some length, relative to that of a short one."""
 # Seconds that measuring may take before the rest is extrapolated; the first run may take longer.
 BUDGET = 2.0
 # Tokens of the first run.
 FIRST_TOKENS = 8
 # Power of the length by which time grows, until two lengths have been run.
 ASSUMED_EXPONENT = 2
+# Time grows at least like the length beyond the measured ones: what does not depend on it counts less and less.
+MIN_FAR_EXPONENT = 1.0
 # Time grows at most like this power of the length: as many passes as tokens, each over all pairs of tokens.
 MAX_EXPONENT = 3.0
 
 
-def estimate_seconds(work: Work, batches: Sequence[Batch]) -> float:
+def constant_load(length: int) -> float:
+    """Return 1: every token takes the same work."""
+    return 1.0
+
+
+def estimate_seconds(work: Work, batches: Sequence[Batch], load: Load = constant_load) -> float:
     """Return the seconds of some work on all batches.
 
     One input of the largest batch is run at lengths that double from 8 tokens, then with more and more inputs, as long
     as that is expected to stay within BUDGET seconds. The rest is extrapolated: by the power law through the last
-    length and the one before the one before it, and linearly in the number of inputs.
+    length and the one before the one before it, and linearly in the number of inputs. `load` tells what short runs do
+    not show, such as attention to many tokens.
     """
-    measurement = _measure_largest(work, batches)
+    measurement = _measure_largest(_Measurement(work, load), batches)
     return sum(map(measurement.predict_batch, batches))
 
 
-def _measure_largest(work: Work, batches: Sequence[Batch]) -> "_Measurement":
+def _measure_largest(measurement: "_Measurement", batches: Sequence[Batch]) -> "_Measurement":
     largest = max(batches, key=count_tokens)
-    measurement = _Measurement(work)
     measurement.run_lengths(largest)
     measurement.run_rows(largest)
     return measurement
@@ -64,8 +73,9 @@ class _Timing:
 class _Measurement:
     """Runs of increasing length, and of increasing numbers of inputs."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, load: Load = constant_load) -> None:
         self.work = work
+        self.load = load
         self.spent = 0.0
         self.lengths: list[_Timing] = []
         # Seconds of another input in a batch, relative to the first.
@@ -134,10 +144,17 @@ class _Measurement:
         if len(self.lengths) == 1:
             return self._predict_from_first(length)
         if length > self.lengths[-1].size:
-            # Neighbours would make much of their noise: it grows with every doubling beyond them.
-            return _extrapolate(self.lengths[-3:][0], self.lengths[-1], length)
+            return self._predict_far(length)
         index = self._find_length(length)
         return _extrapolate(self.lengths[index - 1], self.lengths[index], length)
+
+    def _predict_far(self, length: int) -> float:
+        """Return the seconds of one input that is longer than all measured ones."""
+        last = self.lengths[-1]
+        # Not by neighbours, which would make much of their noise: it grows with every doubling beyond them.
+        exponent = max(MIN_FAR_EXPONENT, _find_exponent(self.lengths[-3:][0], last))
+        growth: float = (length / last.size) ** exponent
+        return last.seconds * growth * self.load(length) / self.load(last.size)
 
     def _predict_from_first(self, length: int) -> float:
         first = self.lengths[0]

@@ -86,7 +86,7 @@ def _has_fused_attention(network: nn.Module) -> bool:
 
 def _estimate_row(model: Model, tokens: int, answer_tokens: int = 0, *, has_maps: bool = True) -> tuple[int, int]:
     """Return the bytes that one input of a batch takes, traced as a whole and block by block."""
-    sizes = _read_sizes(getattr(model.network, "config", None))
+    sizes = read_sizes(getattr(model.network, "config", None))
     element = model.dtype.itemsize
     block = element * tokens * _saved_features(model, sizes)
     # A map without heads: weighted, as a block leaves it behind its input, or the mask of fused attention.
@@ -113,7 +113,8 @@ def _whole_bytes(blocks: int, block: int, attention: int) -> int:
     return kept + (MAPS_IN_BACKWARD - 2) * attention
 
 
-def _read_sizes(config: Any) -> ConfigSizes:
+def read_sizes(config: Any) -> ConfigSizes:
+    """Return the sizes that a config tells."""
     width = _config_size(config, "hidden_size")
     return ConfigSizes(
         blocks=_config_size(config, "num_hidden_layers"),
