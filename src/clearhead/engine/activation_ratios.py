@@ -22,11 +22,19 @@ TANH_CUBIC = 0.044715
 
 def find_ratio(name: str, function: Callable[..., Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ratio:
     """Return φ(x)/x of an elementwise function with φ(0) = 0, from its call; the first argument is x."""
-    if name == "silu":
-        return torch.sigmoid
-    if name == "gelu" and len(args) == 1:
-        return GELU_RATIOS[kwargs.get("approximate", "none")]
+    kind = find_kind(name, args, kwargs)
+    if kind is not None:
+        return RATIOS[kind]
     return partial(divide_by_input, _bind_options(function, args[1:], kwargs))
+
+
+def find_kind(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Return the key of a function's ratio in closed form: "none" or "tanh" for GELU, "silu"; None if it has none."""
+    if name == "silu":
+        return name
+    if name == "gelu" and len(args) == 1:
+        return str(kwargs.get("approximate", "none"))
+    return None
 
 
 def _bind_options(function: Callable[..., Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ratio:
@@ -72,4 +80,5 @@ def _divide_gelu(x: Tensor, approximate: str) -> Tensor:
     return ratio.nan_to_num_(nan=0.5, posinf=math.inf, neginf=-math.inf)
 
 
-GELU_RATIOS: Mapping[str, Ratio] = {"none": _normal_distribution, "tanh": _tanh_approximation}
+RATIOS: Mapping[str, Ratio] = {"none": _normal_distribution, "tanh": _tanh_approximation, "silu": torch.sigmoid}
+"""Ratios in closed form; GELU's by torch's names of its approximations."""

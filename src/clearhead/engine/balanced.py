@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.engine.activation_ratios import Ratio, divide_by_input, find_ratio
+from clearhead.engine.activation_ratios import Ratio, divide_by_input, find_kind, find_ratio
 from clearhead.engine.backward import (
     ATTN_LRP,
     BALANCED,
@@ -37,6 +37,7 @@ from clearhead.engine.backward import (
     replace,
     scale,
 )
+from clearhead.engine.fused_coefficients import FusedNorm, FusedRule, fuse_activation, fuse_norm
 from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.engine.self_gates import ElementwiseSources
@@ -228,7 +229,7 @@ def _find_rule(name: str, function: Function, args: Any, kwargs: Any) -> Coeffic
         return None
     # x⁻ⁿ has no value at 0.
     if name in ELEMENTWISE and not _is_negative_power(name, args):
-        return activation_rule(find_ratio(name, function, args, kwargs))
+        return activation_rule(find_ratio(name, function, args, kwargs), find_kind(name, args, kwargs))
     return _find_norm_rule(name, args, kwargs)
 
 
@@ -243,13 +244,13 @@ def _find_norm_rule(name: str, args: Any, kwargs: Any) -> CoefficientRule | None
     return rms_norm_rule(axes, bound.get("weight"), bound.get("eps"))
 
 
-def activation_rule(ratio: Ratio) -> CoefficientRule:
-    """Return the rule c · φ(x)/x of an elementwise function with φ(0) = 0, given φ(x)/x."""
+def activation_rule(ratio: Ratio, kind: str | None = None) -> CoefficientRule:
+    """Return the rule c · φ(x)/x of an elementwise function with φ(0) = 0, given φ(x)/x and how kernels call it."""
 
     def rule(x: Tensor, coefficient: Tensor) -> Tensor:
         return (coefficient * ratio(x.detach())).to(coefficient.dtype)
 
-    return rule
+    return _prefer_kernel(partial(fuse_activation, kind), rule)
 
 
 def layer_norm_rule(axes: int, weight: Tensor | None, eps: float) -> CoefficientRule:
@@ -261,7 +262,7 @@ def layer_norm_rule(axes: int, weight: Tensor | None, eps: float) -> Coefficient
         scaled = _times(coefficient, weight) * torch.rsqrt(variance + eps)
         return scaled - scaled.mean(last_axes, keepdim=True)
 
-    return rule
+    return _prefer_kernel(partial(fuse_norm, FusedNorm(axes, weight, eps, centred=True)), rule)
 
 
 def rms_norm_rule(axes: int, weight: Tensor | None, eps: float | None) -> CoefficientRule:
@@ -274,7 +275,17 @@ def rms_norm_rule(axes: int, weight: Tensor | None, eps: float | None) -> Coeffi
         mean_square = x.detach().square().mean(last_axes, keepdim=True)
         return _times(coefficient, weight) * torch.rsqrt(mean_square + epsilon)
 
-    return rule
+    return _prefer_kernel(partial(fuse_norm, FusedNorm(axes, weight, eps)), rule)
+
+
+def _prefer_kernel(fuse: FusedRule, rule: CoefficientRule) -> CoefficientRule:
+    """Return a rule that is computed by a fused kernel where there is one."""
+
+    def prefer_kernel(x: Tensor, coefficient: Tensor) -> Tensor:
+        fused = fuse(x, coefficient)
+        return rule(x, coefficient) if fused is None else fused
+
+    return prefer_kernel
 
 
 def _last_axes(count: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from helpers.tiny_models import network, tensors
 from torch import nn
 
 import clearhead
+from clearhead.engine import balanced
 from clearhead.engine.lm_head import PadVocabulary
 from clearhead.engine.lrp import rules
 from clearhead.engine.lrp.context import RelevanceContext
@@ -24,7 +25,7 @@ triton = pytest.importorskip("triton", reason="Triton comes with the development
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource, CompiledKernel  # noqa: E402
 
-from clearhead.engine.lrp.kernels import attention, elementwise, linear  # noqa: E402
+from clearhead.engine.lrp.kernels import attention, coefficients, elementwise, linear  # noqa: E402
 from clearhead.engine.lrp.kernels.launch import Launch  # noqa: E402
 
 ENGINE = Path(__file__).parents[1]
@@ -183,9 +184,98 @@ def test_shares_of_a_sum_with_many_partial_sums(maximum, monkeypatch):
     assert_kernels_agree(backward, draw(2, 7, 1000), 1e-4)
 
 
+def by_torch(rule, x, coefficient):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "DEVICES", set())
+        return rule(x, coefficient)
+
+
+NORMS = {
+    "LayerNorm": lambda weight: balanced.layer_norm_rule(1, weight, 1e-5),
+    "RMSNorm": lambda weight: balanced.rms_norm_rule(1, weight, 1e-6),
+}
+HALF_ROUNDING = {torch.float32: 1e-6, torch.float16: 2**-9, torch.bfloat16: 2**-6}
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+@pytest.mark.parametrize("dtype", HALF_ROUNDING)
+@pytest.mark.parametrize("is_weighted", [True, False])
+@pytest.mark.parametrize("norm", NORMS)
+def test_coefficients_behind_a_norm(norm, is_weighted, dtype, monkeypatch):
+    # Far from zero, where a variance of squares would lose its digits.
+    x = draw(2, 3, 70, dtype=dtype) + 20
+    weight = draw(70, dtype=dtype) if is_weighted else None
+    coefficient = draw(2, 3, 71, dtype=dtype)[..., :70].contiguous()
+    rule = NORMS[norm](weight)
+    launched = count_launches(monkeypatch, "norm_coefficient")
+    fused = rule(x, coefficient)
+    assert len(launched) == 1
+    assert fused.dtype == dtype
+    exact = by_torch(NORMS[norm](None if weight is None else weight.double()), x.double(), coefficient.double())
+    tolerance = HALF_ROUNDING[dtype]
+    torch.testing.assert_close(fused.double(), exact, rtol=tolerance, atol=tolerance * float(exact.abs().max()))
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("call", [("gelu", {}), ("gelu", {"approximate": "tanh"}), ("silu", {})], ids=str)
+def test_coefficients_behind_an_activation_function(call, dtype, monkeypatch):
+    name, options = call
+    function = getattr(nn.functional, name)
+    x = torch.cat([3 * draw(2, 1500), torch.zeros(2, 1), torch.full((2, 1), -30.0)], 1).to(dtype)
+    coefficient = draw(2, 1502, dtype=dtype)
+    launched = count_launches(monkeypatch, "activation_coefficient")
+    fused = balanced._find_rule(name, function, (x,), options)(x, coefficient)
+    assert len(launched) == 1
+    wide = x.double()
+    exact = by_torch(balanced._find_rule(name, function, (wide,), options), wide, coefficient.double())
+    torch.testing.assert_close(fused.double(), exact, rtol=HALF_ROUNDING[dtype], atol=1e-6)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+@pytest.mark.parametrize("method", ["attn-lrp", "cp-lrp", "balanced-cat"])
+def test_balanced_passes_agree_with_torch(method, monkeypatch):
+    model = clearhead.load(network("bert", dtype=torch.float32))
+    launched = count_launches(monkeypatch, "norm_coefficient")
+    fused = clearhead.explain(model, tensors("bert"), method, 0)
+    assert launched
+    monkeypatch.setattr(dispatch, "DEVICES", set())
+    for explanation, expected in zip(fused, clearhead.explain(model, tensors("bert"), method, 0), strict=True):
+        largest = np.abs(expected.relevance).max()
+        np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-4, atol=1e-5 * largest)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+def test_coefficients_that_no_kernel_takes_are_left_to_torch(monkeypatch):
+    x = draw(4, 6, dtype=torch.float16)
+    transposed = draw(6, 4, dtype=torch.float16).t()
+    launched = count_launches(monkeypatch, "norm_coefficient") + count_launches(monkeypatch, "activation_coefficient")
+    balanced.layer_norm_rule(1, None, 1e-5)(x, transposed)
+    balanced.layer_norm_rule(2, None, 1e-5)(x, x)
+    balanced.layer_norm_rule(1, None, 1e-5)(x.double(), x.double())
+    balanced._find_rule("gelu", nn.functional.gelu, (x.float(),), {})(x.float(), x.float())
+    balanced._find_rule("relu", nn.functional.relu, (x,), {})(x, x)
+    assert launched == []
+
+
+def count_launches(monkeypatch, name):
+    """Return a list that gets an entry for each call of a kernel."""
+    library = dispatch.kernels_for(torch.ones(1))
+    kernel = getattr(library, name)
+    launched = []
+
+    def call(*args, **options):
+        launched.append(name)
+        return kernel(*args, **options)
+
+    monkeypatch.setattr(library, name, call)
+    return launched
+
+
 def argument_types(kernel, dtype):
     """Return the types of a kernel's arguments: counts are integers, relevance is float32, the rest is `dtype`."""
     numbers = {"rows", "queries", "keys", "heads", "channels", "stride", "n", "count"}
+    factors = {"epsilon"}
     wide = {"relevance", "dropped", "share", "to_map", "to_value", "to_query", "to_key"}
     types = dict.fromkeys(kernel.arg_names, f"*{dtype}")
     for name in types:
@@ -193,6 +283,8 @@ def argument_types(kernel, dtype):
             types[name] = "constexpr"
         elif name in numbers:
             types[name] = "i32"
+        elif name in factors:
+            types[name] = "fp32"
         elif name in wide:
             types[name] = "*fp32"
     return types
@@ -229,6 +321,23 @@ def test_the_shares_of_a_sum_compile_for_gpus(count):
 def test_sums_of_exponentials_compile_for_gpus():
     constants = {"WIDTH": 30522, "BLOCK": 4096}
     assert compile_kernel(elementwise._log_sum.kernel, "fp32", constants, 90, num_warps=8).asm["ptx"]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("is_centred", [True, False])
+def test_coefficients_behind_a_norm_compile_for_gpus(dtype, is_centred):
+    constants = {"WIDTH": 768, "CENTRED": is_centred, "WEIGHTED": is_centred, "BLOCK": 1024}
+    assert compile_kernel(coefficients._norm_coefficient.kernel, dtype, constants, 90, num_warps=8).asm["ptx"]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+@pytest.mark.parametrize("kind", ["none", "tanh", "silu"])
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_coefficients_behind_an_activation_function_compile_for_gpus(kind, architecture):
+    constants = {"KIND": kind, "BLOCK": elementwise.BLOCK}
+    kernel = coefficients._activation_coefficient.kernel
+    assert compile_kernel(kernel, "bf16", constants, architecture, num_warps=8).asm["ptx"]
 
 
 NAMES = {"fp32": "float32", "bf16": "bfloat16"}

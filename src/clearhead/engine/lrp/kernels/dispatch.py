@@ -1,7 +1,7 @@
 """Decides whether and which fused kernels run: on a GPU on which Triton works."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from types import ModuleType
@@ -30,6 +30,19 @@ def kernels_for(relevance: Tensor) -> ModuleType | None:
     if on_gpu(relevance) and relevance.dtype in RELEVANCE_DTYPES:
         return _load_kernels(relevance.device)
     return None
+
+
+def kernels_for_coefficients(x: Tensor, coefficient: Tensor, dtypes: Container[torch.dtype]) -> ModuleType | None:
+    """Return the library of kernels if both tensors are alike and of one of these types, else None."""
+    if on_gpu(x) and x.dtype in dtypes and _are_alike(x, coefficient):
+        return _load_kernels(x.device)
+    return None
+
+
+def _are_alike(x: Tensor, coefficient: Tensor) -> bool:
+    """Return whether two tensors have the same numbers at the same places of their memory."""
+    are_contiguous = x.is_contiguous() and coefficient.is_contiguous()
+    return are_contiguous and x.shape == coefficient.shape and x.dtype is coefficient.dtype
 
 
 def has_few_rows(x: Tensor) -> bool:
