@@ -93,7 +93,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     relevance of pairs of tokens.
 
     A model that reads a picture and a text as one sequence (ViLT, VisualBERT) takes (picture, text), with the features
-    of regions in the place of the picture (regions, text), or its tensors; the result is a JointExplanation as well.
+    of regions instead of the picture (regions, text), or its tensors; the result is a JointExplanation as well.
 
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that

@@ -105,7 +105,7 @@ class Explanation:
     def top(self, k: int = 10, unit: str | None = None) -> list[tuple[str, float]]:
         """Return the k words with the highest relevance (see `words`); ties by position.
 
-        Methods that score sentences or sources as wholes have these in the place of words, sources by their names.
+        Methods that score sentences or sources as wholes have these instead of words, sources by their names.
         `unit="token"` returns tokens, as do explanations of images and of tensors, which have no words. Special tokens
         are left out.
         """

@@ -112,7 +112,7 @@ class NoiseDraw:
 class Noise:
     """Draws of noise in the weights of one model, the model in other precisions, and by other methods.
 
-    Methods are only for comparison: they are not what a change of the model is told from.
+    Methods are only for comparison: a change of the model is not judged by them.
     """
 
     draws: tuple[NoiseDraw, ...]
@@ -121,7 +121,7 @@ class Noise:
 
     @property
     def sources(self) -> tuple[NoiseDraw, ...]:
-        """Everything that a change of the model is told from."""
+        """Everything that a change of the model is judged by."""
         return (*self.draws, *self.precisions)
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PATIENCE = 1.0
 # Seconds over which the speed is measured: items of slow work are minutes apart.
 SPEED_PERIOD = 1800.0
-# Seconds of remaining work that are told in a sentence.
+# Seconds of remaining work that are announced in a sentence.
 WORTH_TELLING = 20.0
 # Held while a bar is shown: nested work that counts its own progress must not draw a second one.
 BAR = threading.Lock()

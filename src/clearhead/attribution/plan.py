@@ -82,7 +82,7 @@ def estimate_request(
         "median": planned.median_length,
         "batch": max(map(len, planned.all)),
         **_describe_memory(memory),
-        # By the estimate of the loop, which reckons with attention maps in any case.
+        # By the estimate of the loop, which always counts attention maps.
         "way": _choose_strategy(model, estimate_memory(model, largest), methods),
         "seconds": _estimate_time(model, planned, methods, matrix=matrix),
     }

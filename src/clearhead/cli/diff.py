@@ -70,7 +70,7 @@ def diff(
 
 def _require_snapshots(*names: str) -> None:
     """Raise BadOption if there is a model, which has to be asked about data."""
-    # By the names alone: a file that does not exist is told as such.
+    # By the names alone: a missing file is reported as missing.
     if not all(name.endswith(".json") for name in names):
         raise BadOption("No data given: name it with --task. Only two snapshots are compared without data.")
 

@@ -86,7 +86,7 @@ def serve(
     # Bound before models are loaded, so that a port in use is reported at once.
     socket = server.bind_socket(host, port)
     addresses = server.list_addresses(socket, policy)
-    # Read before models are loaded, too: a mistake in a file or a column is told at once.
+    # Read before models are loaded, too: a mistake in a file or a column is reported at once.
     tasks = _read_tasks(task or [], text_column=text_column, label_column=label_column, limit=limit)
     with spinner("Loading the models …"):
         models = server.load_models(model or [], allow_pickle=allow_pickle, device=device)

@@ -27,7 +27,7 @@ NoiseDraws = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        help="Copies of the model with noise in the weights, by which changes are told from noise; 0 for none.",
+        help="Copies of the model with noise in the weights, to tell changes from noise; 0 for none.",
     ),
 ]
 NoiseModels = Annotated[

@@ -31,7 +31,7 @@ def check_reasons(
     >>> clearhead.check_reasons("baseline.json", "my-model").passes     # doctest: +SKIP
     True
     """
-    # First, so that a mistake is told before anything is computed.
+    # First, so that a mistake is reported before anything is computed.
     thresholds = Thresholds(min_agreement, max_shift)
     if not isinstance(baseline, Snapshot):
         baseline = read_snapshot(baseline)

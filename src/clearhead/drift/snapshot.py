@@ -44,8 +44,8 @@ def snapshot(
 ) -> Snapshot:
     """Explain the predictions of a model on texts or images, or on a task, and keep the shares of words or patches.
 
-    `noise` is the number of copies of the model with as much noise in the weights as rounding to eight bits makes, by
-    which later changes are told from noise; 0 measures none. `noise_models`, two or more, take the place of these
+    `noise` is the number of copies of the model with as much noise in the weights as rounding to eight bits makes, to
+    tell later changes from it; 0 measures none. `noise_models`, two or more, take the place of these
     copies: models that count as the same, such as those of other seeds. Further keyword arguments are the method's
     options.
 

@@ -16,7 +16,7 @@ def head_relevances(
     """Return Σ o ⊙ c_o over the output o = A · V of every head (B,L,H), computed from the attention map A.
 
     As o is linear in A, Σ o ⊙ c_o = Σ A ⊙ c_A, divided by the share of the coefficient that the map gets of the
-    product. Blocks with fewer heads than others have NaN in the place of the missing ones.
+    product. Blocks with fewer heads than others have NaN for the missing ones.
     """
     share = HALF_IN_ATTN_LRP.get(backward, 1.0)
     blocks = []

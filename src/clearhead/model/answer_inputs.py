@@ -211,7 +211,7 @@ def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, name: str = "
 
 
 def tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, step: int) -> list[int]:
-    """Return the tokens of a foil as they would stand in the place of a step of the answer, and of those after it."""
+    """Return the tokens of a foil as they would replace a step of the answer and those after it."""
     # The prompt says how its answer begins: tokenizers of pieces do not tell the blank before their first.
     if step == 0:
         return tokenise_answer(model, prompt, foil, name="foil")

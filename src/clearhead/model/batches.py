@@ -222,7 +222,7 @@ def list_tensor_names(model: Model, values: Iterable[str]) -> list[str]:
 
 
 def _is_taken(model: Model, name: str) -> bool:
-    # A tokenizer may return more than a network of one's own takes, often token types.
+    # A tokenizer may return more than a custom network takes, often token types.
     return name != "token_type_ids" or model.takes_anything or name in model.input_names
 
 

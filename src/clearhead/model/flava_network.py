@@ -67,7 +67,7 @@ class FlavaNetwork(JoinedNetwork):
 
     @contextmanager
     def _replace_tokens(self, inputs_embeds: Tensor, attention_mask: Tensor) -> Iterator[None]:
-        """Let the stacks read parts of the sequence in the place of their embeddings."""
+        """Let the stacks read parts of the sequence instead of their embeddings."""
         flava = self.network.flava
         cells = self._patches.num_patches + self._leading
         first = self._leading - 1

@@ -1,7 +1,7 @@
 """Networks that read a picture and a text together, explained at what enters their first blocks.
 
 Words and patches (or regions) are embedded before the network runs and joined into one sequence, `inputs_embeds`. The
-unmodified network then runs with this sequence in the place of what its own embedding modules return.
+unmodified network then runs with this sequence instead of what its own embedding modules return.
 """
 
 import copy
@@ -304,7 +304,7 @@ def make_blank(inputs_embeds: Tensor) -> Tensor:
 
 
 def hide_patches(patches_BKD: Tensor, seen_BK: Tensor) -> Tensor:
-    """Return patches with zeros in the place of those that are hidden."""
+    """Return patches with zeros for those that are hidden."""
     if bool(seen_BK.all()):
         return patches_BKD
     return patches_BKD * seen_BK[..., None].to(patches_BKD.dtype)
@@ -335,7 +335,7 @@ def replace_output(module: nn.Module, output: Any) -> Iterator[None]:
 
 @contextmanager
 def replace_input(module: nn.Module, convert: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Let a module read something else in the place of its first argument, in this thread."""
+    """Let a module read something else instead of its first argument, in this thread."""
 
     def replace(module: nn.Module, args: Any) -> Any:
         return convert(args[0]), *args[1:]

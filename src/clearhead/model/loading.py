@@ -34,7 +34,7 @@ def load(
 ) -> Model:
     """Load a Model from nothing (the embedded default), a name, a folder, a hub id, or objects.
 
-    Objects are networks of Transformers, pipelines, modules of one's own with a Transformer inside (together with its
+    Objects are networks of Transformers, pipelines, custom modules with a Transformer inside (together with its
     tokenizer or image processor), and functions from a list of texts, or with `reads="images"` from an array of images
     (n × height × width × 3, 0 to 255), to probabilities (n × classes, or n). `labels` name the classes.
     Objects in memory are used as they are and left untouched; another device or dtype makes a copy.

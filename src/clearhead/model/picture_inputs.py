@@ -59,7 +59,7 @@ def encode_picture_prompt(model: Model, prompt: PicturePrompt) -> Encoded:
 
 
 def needs_token_types(model: Model) -> bool:
-    """Return whether a model is told by token types where its answer begins: before it, it reads in both directions."""
+    """Return whether token types say where a model's answer begins, before which it reads in both directions."""
     return model.reads_pictures and model.network.language_model.config.model_type in NEW_TOKEN_TYPES
 
 

@@ -87,7 +87,7 @@ def generate_tokens(model: Model, encoded: Encoded, settings: Mapping[str, Any])
 
 @contextmanager
 def _refuse_settings(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Raise BadOption in the place of an error of settings that the user chose."""
+    """Raise BadOption instead of the error of a setting that the user chose."""
     try:
         yield
     except ValueError as error:

@@ -55,7 +55,7 @@ def _count_tokens(inputs: Inputs, device: torch.device) -> Tensor:
 
 
 def _main_tensor(inputs: Inputs) -> Tensor:
-    """Return the token ids, or the embeddings given in their stead."""
+    """Return the token ids, or the embeddings given instead."""
     if "input_ids" in inputs.tensors:
         return inputs.tensors["input_ids"]
     return inputs.tensors["inputs_embeds"]

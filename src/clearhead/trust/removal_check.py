@@ -116,7 +116,7 @@ def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> 
     """Return the checked explanations of each input; if the model refuses what is left of an input, with the reason."""
     try:
         return _run_experiments(model, inputs, experiments)
-    # A network of one's own may fail without some of its tokens, and its explanation is not lost for that.
+    # A custom network may fail without some of its tokens, and its explanation is not lost for that.
     except (ClearheadError, RuntimeError) as error:
         reason = str(error)
     unchecked = {}

@@ -160,7 +160,7 @@ def _target_record(explanation: Explanation) -> dict[str, Any]:
 
 
 def _name_versus(explanation: Explanation) -> Any:
-    """Return the class, or the words in the place of an answer, that the target is contrasted with."""
+    """Return the class, or the words instead of an answer, that the target is contrasted with."""
     if isinstance(explanation, AnswerExplanation) and has_foil(explanation):
         return spell_foil(explanation.steps)
     return explanation.target.versus

@@ -179,7 +179,7 @@ class Runs(Mapping[str, Run]):
         """Open the runs at the start of the page; a damaged one leaves the others alone."""
         opened = []
         for name, folder in self._folders.items():
-            # What is no run at all is a mistake in the command, which is told at once.
+            # What is no run at all is a mistake in the command, which is reported at once.
             require_manifest(folder)
             try:
                 opened.append(self[name])
