@@ -170,6 +170,23 @@ def test_code_that_makes_no_torch_calls_is_refused(function, name):
     capture(lambda hidden, scores: function(hidden[:, 0]), "gradient")
 
 
+def bloom():
+    config = hf.BloomConfig(vocab_size=60, hidden_size=32, n_layer=2, n_head=4, num_labels=3, pad_token_id=0)
+    return randomised(hf.BloomForSequenceClassification(config).double().eval())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_activation_module_that_makes_no_torch_calls_is_one_function(rule):
+    """BLOOM has an autograd function of its own for the approximation of GELU, with eight digits of its constant."""
+    plain = bloom()
+    for block in plain.transformer.h:
+        block.mlp.gelu_impl = nn.GELU(approximate="tanh")
+    batch = tensors("gpt2")
+    expected = clearhead.capture(clearhead.load(plain), batch, 0).coefficients(rule).leaf
+    coefficients = clearhead.capture(clearhead.load(bloom()), batch, 0).coefficients(rule).leaf
+    torch.testing.assert_close(coefficients, expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+
+
 class GroupNorm(nn.GroupNorm):
     def forward(self, x):
         return super().forward(x.mT).mT
