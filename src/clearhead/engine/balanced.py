@@ -151,10 +151,8 @@ class BalancedCalls:
             return function(*args, **kwargs)
         if len(factors) > 2:
             return refuse(function(*args, **kwargs), self._switch, describe())
-        scaled = self._scale_factors(name, *factors)
-        first = FIRST_FACTORS.get(name, 0)
-        rest = replace_activations(args[first:], scaled)
-        return function(*args[:first], *rest, **replace_activations(kwargs, scaled))
+        args, kwargs = _replace_factors(name, args, kwargs, self._scale_factors(name, *factors))
+        return function(*args, **kwargs)
 
     def _scale_factors(self, name: str, left: Tensor, right: Tensor) -> Iterator[Tensor]:
         left_factors, right_factors = self._product_factors(name, left, right)
@@ -238,6 +236,13 @@ def multiplies(name: str, args: Any, kwargs: Any) -> bool:
 
 def _find_factors(name: str, args: Any, kwargs: Any) -> list[Tensor]:
     return find_activations(args[FIRST_FACTORS.get(name, 0) :], kwargs)
+
+
+def _replace_factors(name: str, args: Any, kwargs: Any, factors: Iterator[Tensor]) -> tuple[Any, Any]:
+    """Return the arguments of a product with others in place of its activations."""
+    first = FIRST_FACTORS.get(name, 0)
+    rest = replace_activations(args[first:], factors)
+    return (*args[:first], *rest), replace_activations(kwargs, factors)
 
 
 def _is_negative_power(name: str, args: Any) -> bool:

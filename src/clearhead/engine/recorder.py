@@ -202,11 +202,12 @@ class Recorder(TorchFunctionMode):
     def _check_seen(self, activations: list[Tensor]) -> None:
         """Refuse the balanced passes if an activation comes from code that makes no torch calls."""
         for activation in activations:
-            if self._saved.node_of(activation) is not None or self._saved.has_seen(activation):
-                continue
-            origin = name_origin(activation)
-            if origin is not None:
-                self.tape.switch.refuse(self._no_balanced_rule(origin))
+            if not self._saved.has_seen(activation):
+                self._refuse_unseen(name_origin(activation))
+
+    def _refuse_unseen(self, origin: str | None) -> None:
+        if origin is not None:
+            self.tape.switch.refuse(self._no_balanced_rule(origin))
 
     def _find_rule(self, call: TorchCall, activations: list[Tensor]) -> tuple[Rule | None, list[Tensor]]:
         """Return the rule of a call with a single output, and the activations that it gives relevance to."""
