@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from helpers.balanced_reference import transcribe
-from helpers.tiny_models import alone, network, shared_model, tensors
-from transformers import BertForMaskedLM
+from helpers.tiny_models import TEXT, alone, network, randomised, shared_model, tensors
+from transformers import BertForMaskedLM, ConvBertConfig, ConvBertForSequenceClassification
 
 import clearhead
 from clearhead.attribution.batch import works_blockwise
@@ -152,6 +152,17 @@ def test_balanced_cat_is_cat_with_a_balanced_pass(family, backward):
         effect = explanation.diagnostics["score"]
         gaps = np.abs(explanation.layers.sum(1) - effect)
         assert explanation.diagnostics["completeness_gap"] == pytest.approx(gaps.max())
+
+
+@pytest.mark.parametrize("name", BALANCED_METHODS)
+def test_the_gap_leaves_out_padding_that_a_network_reads(name):
+    """ConvBERT convolves over words and padding alike; only words are explained."""
+    options = {**TEXT, "embedding_size": 32, "head_ratio": 2, "conv_kernel_size": 3}
+    explained = clearhead.load(randomised(ConvBertForSequenceClassification(ConvBertConfig(**options)).double().eval()))
+    for explanation in clearhead.explain(explained, tensors("bert"), name, target=0):
+        totals = explanation.layers.sum(1) if name == "balanced-cat" else explanation.relevance.sum()
+        gap = np.abs(totals - explanation.diagnostics["score"]).max()
+        assert explanation.diagnostics["completeness_gap"] == pytest.approx(gap, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["attn-lrp", "cp-lrp"])

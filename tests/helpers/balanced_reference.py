@@ -29,7 +29,7 @@ def is_activation(value) -> bool:
 
 SLOPES = {"gelu": 0.5, "silu": 0.5, "tanh": 1.0, "relu": 0.0}
 """φ′(0) of activation functions."""
-REWRITTEN = ("topk", "sigmoid", "layer_norm")
+REWRITTEN = ("topk", "gather", "sigmoid", "layer_norm")
 HELD = ("rsqrt", "sqrt", "std", "norm", "linalg_norm", "linalg_vector_norm")
 
 
@@ -67,7 +67,8 @@ class Transcription(TorchFunctionMode):
         name = getattr(function, "__name__", "").strip("_")
         name = name[1:] if name in ("rmul", "imul") else name
         out = self.rewrite(name, function, args, kwargs or {})
-        if name == "softmax":
+        # A softmax of constants, such as the weights of chosen experts, is one, too.
+        if name == "softmax" and is_activation(out):
             self.maps.append(out)
         if name == "type_as" and self.is_map(args[0]):
             self.casts.append(out)
@@ -111,6 +112,12 @@ class Transcription(TorchFunctionMode):
         values, indices = function(*args, **kwargs)
         return values.detach(), indices
 
+    def gather(self, function, args, kwargs):
+        """Hold the weights of experts that are chosen from probabilities."""
+        out = function(*args, **kwargs)
+        is_gate = any(args[0] is tensor for tensor in self.activated)
+        return out.detach() if is_gate or self.is_map(args[0]) else out
+
     def sigmoid(self, function, args, kwargs):
         """A gate, which has no ratio σ(x)/x."""
         self.activated.append(function(*args, **kwargs))
@@ -124,7 +131,7 @@ class Transcription(TorchFunctionMode):
     def softmax(self, function, args, kwargs):
         out = function(*args, **self._in_full(args, kwargs))
         # The coefficient at a map can be read, but goes no further.
-        return out.detach().requires_grad_() if self.rule == "balanced" else out
+        return out.detach().requires_grad_() if self.rule == "balanced" and is_activation(out) else out
 
     def multiply(self, name, function, args, kwargs):
         """Any other operation; products of two activations are rewritten."""

@@ -74,15 +74,27 @@ def balanced_cat(trace: Trace, *, backward: str = BALANCED, heads: bool = False)
     return Attribution(
         corrected_BLT.sum(1),
         _stack_patches(trace, layers),
-        diagnostics=report_completeness(trace, _sum_tokens(layers)),
+        diagnostics=report_completeness(trace, _sum_tokens(trace, layers)),
         heads_BLH=relevance_of_heads(trace, backward, heads),
     )
 
 
-def _sum_tokens(layers: Sequence[Tensor]) -> Tensor:
+def _sum_tokens(trace: Trace, layers: Sequence[Tensor]) -> Tensor:
     """Return the total relevance at every block (B,L)."""
     # In float64: relevances of both signs cancel in the sum.
-    return torch.stack([layer_BT.double().sum(1) for layer_BT in layers], 1)
+    return torch.stack([_hide_padding(trace, layer_BT.double()).sum(1) for layer_BT in layers], 1)
+
+
+def _hide_padding(trace: Trace, relevance_BT: Tensor) -> Tensor:
+    """Set the relevance of padding to zero: no explanation shows it, and convolutions over words may read it."""
+    if not _has_input_tokens(trace, relevance_BT):
+        return relevance_BT
+    return relevance_BT.masked_fill(~trace.mask_BT, 0)
+
+
+def _has_input_tokens(trace: Trace, relevance_BT: Tensor) -> bool:
+    # Blocks of images, which have no padding, may merge their patches.
+    return not trace.is_image and trace.mask_BT.shape == relevance_BT.shape
 
 
 def _attribute_input(trace: Trace, backward: str, heads: bool) -> Attribution:
@@ -93,7 +105,7 @@ def _attribute_input(trace: Trace, backward: str, heads: bool) -> Attribution:
         attribution.relevance_BT,
         _block_relevances(trace, coefficients.hidden_states),
         attribution.pixels_BPQ,
-        report_completeness(trace, product.double().flatten(1).sum(1, keepdim=True)),
+        report_completeness(trace, _sum_input(trace, product.double())),
         relevance_of_heads(trace, backward, heads),
     )
 
@@ -104,6 +116,13 @@ def _input_product(trace: Trace, coefficients: Gradients) -> Tensor:
     if trace.is_image or not trace.forward.has_blocks:
         return coefficients.leaf * trace.leaf
     return coefficients.hidden_states[0] * trace.hidden_states[0]
+
+
+def _sum_input(trace: Trace, product: Tensor) -> Tensor:
+    """Return the total relevance of the pixels or tokens (B,1)."""
+    if trace.is_image:
+        return product.flatten(1).sum(1, keepdim=True)
+    return _hide_padding(trace, product.sum(-1)).sum(1, keepdim=True)
 
 
 def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor | None:

@@ -19,7 +19,7 @@ coefficients as they pass gradients. The others:
 "Held" means treated as a constant. Under the balanced pass the coefficient at A can be read, but goes no further.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from clearhead.engine.activation_ratios import Ratio, divide_by_input, find_kind, find_ratio
+from clearhead.engine.activation_roles import CHOICES, CONSTANTS, DEVIATIONS, ActivationRoles, split_names
 from clearhead.engine.backward import (
     ATTN_LRP,
     BALANCED,
@@ -41,6 +42,7 @@ from clearhead.engine.fused_coefficients import FusedNorm, FusedRule, fuse_activ
 from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.engine.self_gates import ElementwiseSources
+from clearhead.engine.torch_calls import find_activations, replace_activations
 
 Function = Callable[..., Any]
 
@@ -53,44 +55,41 @@ HALF_OR_HELD: Factors = {ATTN_LRP: 0.5, BALANCED: 0.0}
 QUARTER_OR_HELD: Factors = {ATTN_LRP: 0.25, BALANCED: 0.0}
 
 
-def _names(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
-LINEAR = _names(
+LINEAR = split_names(
     """
     linear addmm add sub rsub neg clone contiguous to type float double half bfloat16 type_as sum mean conv1d conv2d
     adaptive_avg_pool1d adaptive_avg_pool2d avg_pool2d max_pool2d dropout batch_norm view reshape flatten unflatten
     squeeze unsqueeze view_as reshape_as transpose swapaxes swapdims permute getitem cat concat stack split chunk
     unbind tensor_split narrow expand expand_as repeat roll flip gather index_select take_along_dim masked_fill where
     movedim moveaxis repeat_interleave t select tril triu diagonal broadcast_to tile rot90 pad T mT interpolate max amax
-    index_add index_put scatter scatter_add cumsum as_strided
+    index_add index_put scatter scatter_add cumsum as_strided copy unfold view_as_real view_as_complex
     """
 )
 """Operations whose gradient is their rule; a maximum selects elements."""
-ELEMENTWISE = _names("gelu silu tanh relu elu selu celu leaky_relu relu6 hardswish mish erf clamp abs square pow")
+ELEMENTWISE = split_names("gelu silu tanh relu elu selu celu leaky_relu relu6 hardswish mish erf clamp abs square pow")
 """Functions of one number with φ(0) = 0."""
-GATES = _names("gelu silu relu tanh sigmoid mish")
-"""Functions whose output may gate another activation."""
-SELF_PRODUCTS = _names("mul multiply")
+SELF_PRODUCTS = split_names("mul multiply")
 """Products that may be an activation function written out, such as x · sigmoid(x)."""
-PRODUCTS = _names("matmul bmm mul multiply einsum grouped_mm _grouped_mm")
-QUOTIENTS = _names("div truediv divide")
-DEVIATIONS = _names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
-CONSTANTS = DEVIATIONS | {"topk"}
-"""Operations whose result is held constant: deviations and norms, and the weights of the chosen experts."""
+PRODUCTS = split_names("matmul bmm mul multiply einsum grouped_mm _grouped_mm baddbmm")
+LAYERS = split_names("linear addmm conv1d conv2d")
+"""Linear operations that are products where their weights are an activation, too."""
+FIRST_FACTORS = {"einsum": 1, "addmm": 1, "baddbmm": 1}
+"""Where the factors begin among the arguments: after an equation or what is added to the product."""
+QUOTIENTS = split_names("div truediv divide")
 NORM_ARGUMENTS = {
     "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
     "rms_norm": ("input", "normalized_shape", "weight", "eps"),
+    "normalize": ("input", "p", "dim", "eps"),
 }
 """The arguments of torch's norms in their order."""
+NORMS_WITHOUT_RULE = split_names("group_norm instance_norm local_response_norm")
 
 
 class BalancedCalls:
     """Makes the calls of a forward pass so that their backward can be switched.
 
-    `softmaxes`, `gates` and `held` have the nodes of attention maps, of the outputs of activation functions, and of
-    what is computed from constants alone; `sources` tells which activations are functions of the same one.
+    `attention` has the nodes of attention maps, `roles` what other activations are to their products, and `sources`
+    tells which activations are functions of the same one.
     """
 
     # Given the collections instead of functions of the recorder: a reference to the recorder would make a cycle, and
@@ -100,24 +99,23 @@ class BalancedCalls:
         switch: BackwardSwitch,
         saved: SavedTensors,
         *,
-        softmaxes: Container[int],
-        gates: Container[int],
-        held: Container[int],
+        attention: Container[int],
+        roles: ActivationRoles,
         sources: ElementwiseSources,
     ) -> None:
         self._switch = switch
         self._saved = saved
-        self._softmaxes = softmaxes
-        self._gates = gates
-        self._held = held
+        self._attention = attention
+        self._roles = roles
         self._sources = sources
 
     def call(self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]) -> Any:
         """Call a function; `describe` names the operation in the error of a function without a rule."""
-        if name in PRODUCTS:
-            return function(*self._scale_product(name, args), **kwargs)
+        if name in PRODUCTS or name in LAYERS:
+            return self._multiply(name, function, args, kwargs, describe)
         if name in QUOTIENTS:
-            return function(*self._hold_divisor(args), **kwargs)
+            args, kwargs = self._hold_divisor(args, kwargs)
+            return function(*args, **kwargs)
         if name == "softmax":
             return function(scale(args[0], self._switch, HELD_IN_BALANCED), *args[1:], **kwargs)
         if name == "attention_weights":
@@ -128,13 +126,15 @@ class BalancedCalls:
             return function(*self._scale_attention(*args), **kwargs)
         return self._replace_backward(name, function, args, kwargs, describe)
 
-    def call_in_norm(self, name: str, function: Function, args: Any, kwargs: Any) -> Any:
+    def call_in_norm(self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]) -> Any:
         """Call a function inside a norm that is written out in steps: with the deviation held, the rest is linear."""
         out = function(*args, **kwargs)
         if not is_activation(out):
             return out
         if name in DEVIATIONS or _is_negative_power(name, args):
             return scale(out, self._switch, HELD)
+        if name in NORMS_WITHOUT_RULE:
+            return refuse(out, self._switch, describe())
         rule = _find_norm_rule(name, args, kwargs)
         if rule is None:
             return out
@@ -144,16 +144,21 @@ class BalancedCalls:
         """Return the output of an activation function that is a module of its own."""
         return replace(out, x, self._switch, activation_rule(partial(divide_by_input, function)))
 
-    def _scale_product(self, name: str, args: Any) -> Any:
-        first = 1 if name == "einsum" else 0
-        operands = args[first : first + 2]
-        # A product with a constant is linear. The operands of einsum follow its equation.
-        if not all(map(is_activation, operands)) or len(operands) < 2:
-            return args
-        left, right = operands
+    def _multiply(self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]) -> Any:
+        """Call a product, in which each of two activations gets its share."""
+        factors = _find_factors(name, args, kwargs)
+        # A product with a constant is linear.
+        if len(factors) < 2:
+            return function(*args, **kwargs)
+        if len(factors) > 2:
+            return refuse(function(*args, **kwargs), self._switch, describe())
+        args, kwargs = _replace_factors(name, args, kwargs, self._scale_factors(name, *factors))
+        return function(*args, **kwargs)
+
+    def _scale_factors(self, name: str, left: Tensor, right: Tensor) -> Iterator[Tensor]:
         left_factors, right_factors = self._product_factors(name, left, right)
-        scaled = (scale(left, self._switch, left_factors), scale(right, self._switch, right_factors))
-        return (*args[:first], *scaled, *args[first + 2 :])
+        yield scale(left, self._switch, left_factors)
+        yield scale(right, self._switch, right_factors)
 
     def _scale_attention(self, query: Tensor, key: Tensor, value: Tensor, *args: Any) -> tuple[Any, ...]:
         """Return the operands of a fused attention: queries and keys are factors of two products, values of one."""
@@ -165,21 +170,24 @@ class BalancedCalls:
     def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
         left_node = self._saved.node_of(left)
         right_node = self._saved.node_of(right)
-        # The product of an attention map and values.
-        if left_node in self._softmaxes:
-            return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
         # The other factor gets all, as in a product with a constant.
-        if left_node in self._held:
+        if left_node in self._roles.held:
             return HELD, UNCHANGED
-        if right_node in self._held:
+        if right_node in self._roles.held:
             return UNCHANGED, HELD
+        if self._weighs_values(left_node, right_node):
+            return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
         if name not in SELF_PRODUCTS:
             return HALF, HALF
         gated = self._sources.find_gated(left_node, right_node)
         if gated is not None:
             # x · g(x) is a function φ of x, and g(x) = φ(x)/x.
             return (UNCHANGED, HELD) if gated == 0 else (HELD, UNCHANGED)
-        return self._gate_factors(left_node in self._gates, right_node in self._gates)
+        return self._gate_factors(left_node in self._roles.gates, right_node in self._roles.gates)
+
+    def _weighs_values(self, left: int | None, right: int | None) -> bool:
+        """Return whether a product is that of an attention map, or of the weights of a pooling head, and values."""
+        return left in self._attention or not self._roles.softmaxes.isdisjoint((left, right))
 
     @staticmethod
     def _gate_factors(is_left_gate: bool, is_right_gate: bool) -> tuple[Factors, Factors]:
@@ -190,11 +198,13 @@ class BalancedCalls:
             return HALF_OR_HELD, HALF_IN_ATTN_LRP
         return HALF_IN_ATTN_LRP, HALF_OR_HELD
 
-    def _hold_divisor(self, args: Any) -> Any:
+    def _hold_divisor(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         # Division by a constant is linear.
-        if len(args) < 2 or not is_activation(args[1]):
-            return args
-        return (args[0], scale(args[1], self._switch, HELD), *args[2:])
+        if len(args) > 1 and is_activation(args[1]):
+            return (args[0], scale(args[1], self._switch, HELD), *args[2:]), kwargs
+        if is_activation(kwargs.get("other")):
+            return args, {**kwargs, "other": scale(kwargs["other"], self._switch, HELD)}
+        return args, kwargs
 
     def _replace_backward(
         self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]
@@ -211,7 +221,7 @@ class BalancedCalls:
     ) -> Any:
         if not is_activation(out):
             return out
-        if name in CONSTANTS:
+        if name in CONSTANTS or name in CHOICES:
             return scale(out, self._switch, HELD)
         rule = _find_rule(name, function, args, kwargs)
         # A function that has overwritten its input cannot be divided by it; ReLU leaves the ratio as it was.
@@ -220,12 +230,36 @@ class BalancedCalls:
         return replace(out, args[0], self._switch, rule)
 
 
+def multiplies(name: str, args: Any, kwargs: Any) -> bool:
+    """Return whether a linear operation is a product of activations, because its weights are one."""
+    return name in LAYERS and len(_find_factors(name, args, kwargs)) > 1
+
+
+def _find_factors(name: str, args: Any, kwargs: Any) -> list[Tensor]:
+    _, operands = _split_arguments(name, args)
+    return find_activations(operands, kwargs)
+
+
+def _split_arguments(name: str, args: Any) -> tuple[Any, Any]:
+    """Return the arguments of a product before its factors, and the others."""
+    first = FIRST_FACTORS.get(name, 0)
+    return args[:first], args[first:]
+
+
+def _replace_factors(name: str, args: Any, kwargs: Any, factors: Iterator[Tensor]) -> tuple[Any, Any]:
+    """Return the arguments of a product with others in place of its activations."""
+    first = FIRST_FACTORS.get(name, 0)
+    rest = replace_activations(args[first:], factors)
+    return (*args[:first], *rest), replace_activations(kwargs, factors)
+
+
 def _is_negative_power(name: str, args: Any) -> bool:
     return name == "pow" and len(args) > 1 and not isinstance(args[1], Tensor) and args[1] < 0
 
 
 def _find_rule(name: str, function: Function, args: Any, kwargs: Any) -> CoefficientRule | None:
-    if not args:
+    # The rule needs the input by position, where `replace` reads it.
+    if not args or not is_activation(args[0]):
         return None
     # x⁻ⁿ has no value at 0.
     if name in ELEMENTWISE and not _is_negative_power(name, args):
@@ -234,10 +268,11 @@ def _find_rule(name: str, function: Function, args: Any, kwargs: Any) -> Coeffic
 
 
 def _find_norm_rule(name: str, args: Any, kwargs: Any) -> CoefficientRule | None:
-    # The rule needs the input by position, where `replace` reads it.
     if name not in NORM_ARGUMENTS or not args:
         return None
     bound = {**dict(zip(NORM_ARGUMENTS[name], args, strict=False)), **kwargs}
+    if name == "normalize":
+        return unit_norm_rule(bound.get("p", 2.0), bound.get("dim", 1), bound.get("eps", 1e-12))
     axes = len(bound["normalized_shape"])
     if name == "layer_norm":
         return layer_norm_rule(axes, bound.get("weight"), bound.get("eps", 1e-5))
@@ -276,6 +311,16 @@ def rms_norm_rule(axes: int, weight: Tensor | None, eps: float | None) -> Coeffi
         return _times(coefficient, weight) * torch.rsqrt(mean_square + epsilon)
 
     return _prefer_kernel(partial(fuse_norm, FusedNorm(axes, weight, eps)), rule)
+
+
+def unit_norm_rule(power: float, axis: int, eps: float) -> CoefficientRule:
+    """Return the gradient of x/‖x‖ with the norm held constant."""
+
+    def rule(x: Tensor, coefficient: Tensor) -> Tensor:
+        norm: Tensor = torch.linalg.vector_norm(x.detach(), power, axis, keepdim=True)
+        return coefficient / norm.clamp(min=eps)
+
+    return rule
 
 
 def _prefer_kernel(fuse: FusedRule, rule: CoefficientRule) -> CoefficientRule:

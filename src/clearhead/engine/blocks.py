@@ -29,6 +29,7 @@ from clearhead.errors import UnsupportedModel
 from clearhead.model.language import SOURCE_LENGTH
 
 ACTIVATION_PACKAGES = ("transformers.activations", "torch.nn.modules.activation")
+SEALED_ACTIVATIONS = ("BloomGelu",)  # Without torch calls that the recorder would see.
 # Attention maps are found by their softmax, and a GLU multiplies two activations.
 NOT_COMPOSITE = (nn.Softmax, nn.MultiheadAttention, nn.GLU)
 # Integers that stand for the weights of a quantised layer.
@@ -45,7 +46,7 @@ def is_composite(module: nn.Module) -> bool:
         return False
     if _is_norm(module):
         return not _has_layers(module)
-    return module_type.__module__ in ACTIVATION_PACKAGES
+    return module_type.__module__ in ACTIVATION_PACKAGES or module_type.__name__ in SEALED_ACTIVATIONS
 
 
 def _is_norm(module: nn.Module) -> bool:

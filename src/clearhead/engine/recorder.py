@@ -13,10 +13,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._C import DisableTorchFunction
 from torch.overrides import TorchFunctionMode
 
+from clearhead.engine.activation_roles import ActivationRoles
 from clearhead.engine.attention import Masks, decompose_attention
-from clearhead.engine.balanced import CONSTANTS, GATES, LINEAR, PRODUCTS, QUOTIENTS, SELF_PRODUCTS, BalancedCalls
+from clearhead.engine.balanced import LINEAR, PRODUCTS, QUOTIENTS, SELF_PRODUCTS, BalancedCalls, multiplies
 from clearhead.engine.lookups import WordLookups, looked_up_ids, looked_up_table
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
 from clearhead.engine.lrp.rules import gated_rule, rule_for
@@ -26,7 +28,7 @@ from clearhead.engine.onednn import can_multiply, is_preferred, linear
 from clearhead.engine.running_module import name_running_module
 from clearhead.engine.self_gates import ElementwiseSources
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
-from clearhead.engine.torch_calls import TorchCall, function_name, is_in_place
+from clearhead.engine.torch_calls import TorchCall, find_activations, function_name, is_in_place, name_origin
 from clearhead.engine.word_layout import WordLayout, find_layout
 from clearhead.errors import UnsupportedOperation
 
@@ -47,6 +49,8 @@ METADATA = frozenset(
         "_version",
     ]
 )
+PATTERNS = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
+"""Operations that take the shape or the type of their second argument, not its values."""
 REFUSE_RELEVANCE = raise_unsupported(GRADIENTS_ONLY)
 
 
@@ -70,16 +74,10 @@ class Recorder(TorchFunctionMode):
         self.paused = 0
         self._masks = Masks()
         self._softmaxes: dict[int, AttentionMap] = {}
-        self._gates: set[int] = set()
-        self._held: set[int] = set()
+        self._roles = ActivationRoles()
         self._sources = ElementwiseSources()
         self._balanced = BalancedCalls(
-            tape.switch,
-            tape.saved,
-            softmaxes=self._softmaxes,
-            gates=self._gates,
-            held=self._held,
-            sources=self._sources,
+            tape.switch, tape.saved, attention=self._softmaxes, roles=self._roles, sources=self._sources
         )
         self.norm_depth = 0
         # Not by a mode around this one, through which every call would go once more.
@@ -96,7 +94,8 @@ class Recorder(TorchFunctionMode):
             return self._slice_leaf()
         if self.paused:
             return self._call_paused(name, function, args, kwargs)
-        activations = _find_activations(args, kwargs)
+        args = _detach_pattern(name, args)
+        activations = find_activations(args, kwargs)
         # What does not depend on the input is a constant and needs no step.
         if not activations:
             return function(*args, **kwargs)
@@ -161,7 +160,7 @@ class Recorder(TorchFunctionMode):
         if self.tape.gradients_only and self._masks.can_fuse(query.dtype, *args, **kwargs):
             function = F.scaled_dot_product_attention
             call = TorchCall(function.__name__, function, (query, key, value, *args), kwargs)
-            return self._call_and_record(call, _find_activations(call.args, kwargs))  # type: ignore[no-any-return]
+            return self._call_and_record(call, find_activations(call.args, kwargs))  # type: ignore[no-any-return]
         return decompose_attention(
             *(query, key, value, *args),
             **kwargs,
@@ -189,7 +188,8 @@ class Recorder(TorchFunctionMode):
         args, kwargs = call.args, call.kwargs
         if is_in_place(function) and is_activation(call.first):
             call = self._copy_overwritten(call)
-            activations = _find_activations(call.args, call.kwargs)
+            activations = find_activations(call.args, call.kwargs)
+        self._check_seen(activations)
         out = self._call(call.name, function, args, kwargs)
         if isinstance(out, (list, tuple)):
             for index, tensor in enumerate(out):
@@ -198,6 +198,16 @@ class Recorder(TorchFunctionMode):
             rule, activations = self._find_rule(call, activations)
             self._record(call, rule, out, activations)
         return out
+
+    def _check_seen(self, activations: list[Tensor]) -> None:
+        """Refuse the balanced passes if an activation comes from code that makes no torch calls."""
+        for activation in activations:
+            if not self._saved.has_seen(activation):
+                self._refuse_unseen(name_origin(activation))
+
+    def _refuse_unseen(self, origin: str | None) -> None:
+        if origin is not None:
+            self.tape.switch.refuse(self._no_balanced_rule(origin))
 
     def _find_rule(self, call: TorchCall, activations: list[Tensor]) -> tuple[Rule | None, list[Tensor]]:
         """Return the rule of a call with a single output, and the activations that it gives relevance to."""
@@ -212,25 +222,31 @@ class Recorder(TorchFunctionMode):
         """Call a function so that its backward can be switched, if its gradient is not its rule anyway."""
         if name == "linear" and self._uses_onednn and can_multiply(args, kwargs):
             return linear(*args)
-        if name in LINEAR:
+        if name in LINEAR and self._is_linear(name, args, kwargs):
             return function(*args, **kwargs)
         if is_in_place(function):
-            self._check_in_place(name, _find_activations(args, kwargs))
+            self._check_in_place(name, find_activations(args, kwargs))
             return function(*args, **kwargs)
         return self._balanced.call(name, function, args, kwargs, lambda: self._no_balanced_rule(name))
+
+    def _is_linear(self, name: str, args: Any, kwargs: Any) -> bool:
+        """Return whether a call of an operation whose gradient is its rule has no constant or product in it."""
+        if multiplies(name, args, kwargs):
+            return False
+        return not args or not self._roles.chooses_experts(name, self._saved.node_of(args[0]))
 
     def _check_in_place(self, name: str, activations: list[Tensor]) -> None:
         """Refuse the balanced passes if a write in place is not linear: its backward cannot be replaced."""
         is_linear = len(activations) == 1 and name in PRODUCTS | QUOTIENTS
         # No coefficient passes constants, such as the weights of experts.
-        is_held = all(self._saved.node_of(tensor) in self._held for tensor in activations)
+        is_held = all(self._saved.node_of(tensor) in self._roles.held for tensor in activations)
         if not is_linear and not is_held:
             self.tape.switch.refuse(self._no_balanced_rule(f"{name}_"))
 
     def _call_paused(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
         if self.norm_depth == 0:
             return function(*args, **kwargs)
-        return self._balanced.call_in_norm(name, function, args, kwargs)
+        return self._balanced.call_in_norm(name, function, args, kwargs, lambda: self._no_balanced_rule(name))
 
     def _no_balanced_rule(self, name: str) -> str:
         return (
@@ -249,7 +265,7 @@ class Recorder(TorchFunctionMode):
         """Note the output of an activation function, which may gate another activation."""
         node = self._saved.node_of(out)
         if node is not None:
-            self._gates.add(node)
+            self._roles.gates.add(node)
 
     def _copy_overwritten(self, call: TorchCall) -> TorchCall:
         """Return an in-place call with a copy of the activation that it will overwrite."""
@@ -265,8 +281,9 @@ class Recorder(TorchFunctionMode):
             return
         step = self.tape.record(out, *self._apply(call, rule, out, activations))
         self._follow_attention(call, out, step)
-        self._note_role(call.name, step)
         name = call.name
+        self._sources.note(name, step.node, step.parents)
+        self._roles.note(name, step.node, step.parents)
         if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
         if name == "conv2d" and self._cuts_pixels(call):
@@ -276,14 +293,6 @@ class Recorder(TorchFunctionMode):
         """Return whether a convolution cuts the image into patches: that of the pixels, or the last of a backbone."""
         has_backbone = getattr(self.network.config, "backbone_config", None) is not None
         return call.first is self.tape.leaf or (has_backbone and not self.tape.maps)
-
-    def _note_role(self, name: str, step: Step) -> None:
-        """Note whether a result may gate another activation, and whether balanced passes hold it constant."""
-        self._sources.note(name, step.node, step.parents)
-        if name in GATES:
-            self._gates.add(step.node)
-        if name in CONSTANTS or self._held.issuperset(step.parents):
-            self._held.add(step.node)
 
     def _apply(self, call: TorchCall, rule: Rule | None, out: Tensor, activations: list[Tensor]) -> RuleResult:
         """Return what the rule makes of a call, or a refusal that is raised when relevance reaches the step."""
@@ -360,18 +369,13 @@ def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
     return set(map(id, first)) == set(map(id, second))
 
 
-def _find_activations(args: Any, kwargs: Any) -> list[Tensor]:
-    """Return the activations among the arguments of a call, and in lists among them."""
-    values = (*args, *kwargs.values()) if kwargs else args
-    activations = []
-    for value in values:
-        # Written out instead of calling `is_activation`: this runs for every argument of every call.
-        if isinstance(value, Tensor):
-            if value.requires_grad:
-                activations.append(value)
-        elif isinstance(value, (list, tuple)):
-            activations += filter(is_activation, value)
-    return activations
+def _detach_pattern(name: str, args: Any) -> Any:
+    """Return arguments whose second is no activation if an operation does not read its values."""
+    if name not in PATTERNS or len(args) < 2:
+        return args
+    # Without recording it: `detach` would be a call of its own.
+    with DisableTorchFunction():
+        return (args[0], args[1].detach())
 
 
 def _keep_precision(call: TorchCall) -> TorchCall:

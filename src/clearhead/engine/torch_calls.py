@@ -1,13 +1,19 @@
 """Calls of torch functions as a torch function mode sees them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from torch import Tensor
+
+from clearhead.engine.lrp.context import is_activation
+
 REFLECTED_OPERATORS = ("radd", "rmul", "iadd", "isub", "imul", "itruediv")
 # How torch functions call the argument that they write to.
 FIRST_ARGUMENT_NAMES = ("input", "self", "tensor")
+LINEAR_ORIGINS = ("Copy", "IndexPut", "AsStrided", "Clone", "Linear", "MatMul")
+"""In autograd's names: writes into a constant, and layers with quantised weights."""
 
 
 @cache
@@ -57,3 +63,39 @@ def _first_keyword(kwargs: dict[str, Any]) -> str:
         if keyword in kwargs:
             return keyword
     return ""
+
+
+def name_origin(tensor: Tensor) -> str | None:
+    """Return what computed a tensor, as autograd names it; None if it is linear, or nothing did."""
+    if tensor.grad_fn is None:
+        return None
+    name = tensor.grad_fn.name()
+    if any(origin in name for origin in LINEAR_ORIGINS):
+        return None
+    return name.removesuffix("0").removesuffix("Backward")
+
+
+def find_activations(args: Any, kwargs: Any) -> list[Tensor]:
+    """Return the activations among the arguments of a call, and in lists among them."""
+    values = (*args, *kwargs.values()) if kwargs else args
+    activations = []
+    for value in values:
+        # Written out instead of calling `is_activation`: this runs for every argument of every call.
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                activations.append(value)
+        elif isinstance(value, (list, tuple)):
+            activations += filter(is_activation, value)
+    return activations
+
+
+def replace_activations(value: Any, replacements: Iterator[Tensor]) -> Any:
+    """Return arguments with the next tensors in place of what `find_activations` finds in them."""
+    if is_activation(value):
+        return next(replacements)
+    # Exact types: constructors of subclasses (torch.Size, named tuples) take other arguments.
+    if type(value) in (list, tuple):
+        return type(value)([replace_activations(item, replacements) for item in value])
+    if type(value) is dict:
+        return {name: replace_activations(item, replacements) for name, item in value.items()}
+    return value

@@ -110,6 +110,11 @@ class SavedTensors:
             return None
         return entry.node
 
+    def has_seen(self, tensor: Tensor) -> bool:
+        """Return whether an activation was on the tape, perhaps before a write in place."""
+        entry = self._entries.get(id(tensor))
+        return entry is not None and entry() is tensor and entry.node is not None
+
     def set_node(self, tensor: Tensor, node: int) -> None:
         entry = self._find_or_add(tensor)
         entry.node = node

@@ -1,0 +1,69 @@
+"""What an activation is to the products that it is a factor of: a gate, a weight of a softmax, or a constant.
+
+Roles are known by the nodes of a tape, and follow an activation through operations that only move or convert its
+elements.
+"""
+
+from collections.abc import Sequence
+
+
+def split_names(names: str) -> frozenset[str]:
+    """Return the set of names in a text."""
+    return frozenset(names.split())
+
+
+GATES = split_names("gelu silu relu tanh sigmoid mish")
+"""Functions whose output may gate another activation."""
+DEVIATIONS = split_names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
+CONSTANTS = DEVIATIONS | {"topk"}
+"""Operations whose result is held constant: deviations and norms, and the weights of the chosen experts."""
+CHOICES = split_names("gather take_along_dim max amax")
+"""Operations that choose experts where their operand is a probability."""
+MOVES = split_names(
+    """
+    view reshape flatten unflatten squeeze unsqueeze view_as reshape_as transpose swapaxes swapdims permute movedim
+    moveaxis t T mT contiguous clone to type float double half bfloat16 type_as expand expand_as repeat
+    repeat_interleave broadcast_to tile dropout
+    """
+)
+
+
+class ActivationRoles:
+    """The roles of the activations of one forward pass, by their nodes."""
+
+    def __init__(self) -> None:
+        self.gates: set[int] = set()
+        self.held: set[int] = set()
+        self.softmaxes: set[int] = set()
+        self._probabilities: set[int] = set()
+
+    def note(self, name: str, node: int, parents: Sequence[int]) -> None:
+        """Note the roles of an operation's result."""
+        self._note_constant(name, node, parents)
+        if name in GATES:
+            self.gates.add(node)
+        if name == "softmax":
+            self.softmaxes.add(node)
+        if name in ("softmax", "sigmoid"):
+            self._probabilities.add(node)
+        if name in MOVES and len(parents) == 1:
+            self._copy(parents[0], node)
+
+    def chooses_experts(self, name: str, node: int | None) -> bool:
+        """Return whether an operation on an activation picks the weights of the chosen experts."""
+        return name in CHOICES and node in self._probabilities
+
+    def _note_constant(self, name: str, node: int, parents: Sequence[int]) -> None:
+        if name in CONSTANTS or self._is_constant(name, parents):
+            self.held.add(node)
+
+    def _is_constant(self, name: str, parents: Sequence[int]) -> bool:
+        # Parents are unknown after a write through a view: all of none would be constants.
+        if not parents:
+            return False
+        return self.held.issuperset(parents) or self.chooses_experts(name, parents[0])
+
+    def _copy(self, node: int, moved: int) -> None:
+        for role in (self.gates, self.softmaxes, self._probabilities):
+            if node in role:
+                role.add(moved)
