@@ -59,8 +59,9 @@ class ActivationRoles:
 
     def _is_constant(self, name: str, parents: Sequence[int]) -> bool:
         # Parents are unknown after a write through a view: all of none would be constants.
-        if not parents:
-            return False
+        return bool(parents) and self._keeps_constant(name, parents)
+
+    def _keeps_constant(self, name: str, parents: Sequence[int]) -> bool:
         return self.held.issuperset(parents) or self.chooses_experts(name, parents[0])
 
     def _copy(self, node: int, moved: int) -> None:
