@@ -110,7 +110,14 @@ class TableColumns:
         value = row.values.get(self.id or "")
         if is_empty(value):
             return None
-        return str(value)
+        return _format_id(value)
+
+
+def _format_id(value: Any) -> str:
+    # pandas stores the integers of a column with gaps as floats.
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def _read_text(row: TableRow, column: str) -> str:
