@@ -129,6 +129,8 @@ def test_another_run_in_the_same_folder_is_refused(model, write_rows, make_rows,
         clearhead.explain_table(model, table, out, "att-cat", shard=4)
     with pytest.raises(BadFile, match="its target was 'None', and is now 'negative'"):
         clearhead.explain_table(model, table, out, "raw-attention", "negative", shard=4)
+    with pytest.raises(BadFile, match="its check was 'False', and is now 'True'"):
+        clearhead.explain_table(model, table, out, "raw-attention", shard=4, check=True)
     table.write_text(table.read_text() + '{"text": "one more"}\n')
     with pytest.raises(BadFile, match=r"the table has changed since\. .* delete this folder"):
         clearhead.explain_table(model, table, out, "raw-attention", shard=4)
