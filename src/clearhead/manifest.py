@@ -137,7 +137,9 @@ def _list_differences(existing: Mapping[str, Any], current: Mapping[str, Any]) -
     for name in sorted({*existing, *current}):
         before = existing.get(name)
         now = current.get(name)
-        if before != now:
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from _list_differences(before, now)
+        elif before != now:
             yield f"its {name} was {_quote(before)}, and is now {_quote(now)}"
 
 

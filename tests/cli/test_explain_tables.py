@@ -153,6 +153,35 @@ def test_a_row_without_a_picture(run, image_model, tmp_path):
     assert code == 2 and "No row can be explained. Row 1 of" in errors
 
 
+def test_a_row_that_cannot_be_explained_does_not_stop_a_page(run, model, image_model, tmp_path):
+    texts, out = tmp_path / "texts.csv", tmp_path / "out.html"
+    texts.write_text(f"id,text\nr1,a good film\nr2,{'film ' * 200}\n")
+    code, _, errors = run("explain", str(texts), "-m", model, *FAST, "--out", str(out))
+    assert code == 0 and "Row 2 of" in errors and "--overflow truncate" in errors
+    assert "r1" in out.read_text()
+    photo().save(tmp_path / "photo.png")
+    photos = tmp_path / "photos.csv"
+    photos.write_text("id,image\nr1,photo.png\nr2,missing.png\n")
+    code, _, errors = run("explain", str(photos), "-m", image_model, *FAST, "--out", str(out))
+    assert code == 0 and "There is no image at" in errors and "missing.png" in errors
+
+
+@pytest.mark.parametrize("command", ["explain", "compare", "plan"])
+def test_pictures_inside_a_parquet_file(run, image_model, tmp_path, command):
+    arrow = pytest.importorskip("pyarrow.parquet", reason="the tables extra is not installed")
+    from pyarrow import Table
+
+    photo().save(tmp_path / "photo.png")
+    stored = {"bytes": (tmp_path / "photo.png").read_bytes(), "path": None}
+    images = [stored, {"bytes": None, "path": "photo.png"}]
+    # The caption is no path of a picture.
+    rows = [{"text": "a caption", "image": image} for image in images]
+    arrow.write_table(Table.from_pylist(rows), tmp_path / "photos.parquet")
+    flags = {"explain": ("--out", str(tmp_path / "out.html"), *FAST), "compare": ("--methods", "raw-attention")}
+    code, _, errors = run(command, str(tmp_path / "photos.parquet"), "-m", image_model, *flags.get(command, ()))
+    assert code == 0 and "not be explained" not in errors
+
+
 def test_flags_of_tables_without_a_table(run, model, tmp_path):
     assert_one_line(*run("explain", "a film", "-m", model, "--flat"), "--flat is for tables")
     assert_one_line(*run("explain", "a film", "-m", model, "--target", "column:label"), "column:NAME is for tables")

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections import Counter
+from datetime import date
 
 import pytest
 from helpers.pictures import photo
@@ -83,6 +84,33 @@ def test_columns_that_change_their_type_and_their_names(model, tmp_path):
     clearhead.explain_table(model, rows, tmp_path / "out.csv", METHOD, shard=2)
     with open(tmp_path / "out.csv", newline="") as file:
         assert [row["new"] for row in csv.DictReader(file)] == ["", "", "", "[1, 2]", ""]
+
+
+ODD_COLUMNS = {
+    "large": ([2**60 + 1, 2**60 + 3, 1.5, None], ["1152921504606846977", "1152921504606846979", "1.5", None]),
+    "empty": ([{}, {}, {"a": 1}, None], ["{}", "{}", '{"a": 1}', None]),
+    "surrogate": (["\ud800", "b", ["\ud800"], {"k": "\ud800"}], ["?", "b", '["?"]', '{"k": "?"}']),
+    "gaps": (["a", float("nan"), "b", None], ["a", None, "b", None]),
+    "dates": ([date(2020, 1, 2), "x", None, date(2020, 1, 2)], ["2020-01-02", "x", None, "2020-01-02"]),
+}
+
+
+@pytest.mark.parametrize(("values", "expected"), ODD_COLUMNS.values(), ids=ODD_COLUMNS)
+def test_values_that_parquet_has_no_type_for_are_text(model, tmp_path, values, expected):
+    pytest.importorskip("pyarrow", reason="the tables extra is not installed")
+    from clearhead.data.parquet import read_parquet
+
+    rows = [{"text": "a film", "odd": value} for value in values]
+    clearhead.explain_table(model, rows, tmp_path / "out.parquet", METHOD, shard=2)
+    assert [row["odd"] for row in read_parquet(tmp_path / "out.parquet")] == expected
+
+
+def test_no_column_replaces_another_of_the_same_name(model, tmp_path):
+    row = {"review": "a film", "text": "mine", "input_text": "also mine", "input_input_text": "third"}
+    (record,) = explain(model, [row], tmp_path / "out.jsonl", text_column="review")
+    passed = {name: record[name] for name in record if name.startswith("input_")}
+    assert record["text"] == "a film"
+    assert sorted(passed.values()) == ["also mine", "mine", "third"] and passed["input_text"] == "also mine"
 
 
 def test_only_the_columns_that_are_named_are_passed(model, write_rows, tmp_path):

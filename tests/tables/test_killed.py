@@ -4,9 +4,12 @@ import contextlib
 import os
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import clearhead
 from clearhead.errors import BadFile
@@ -126,6 +129,8 @@ def test_another_run_in_the_same_folder_is_refused(model, write_rows, make_rows,
         clearhead.explain_table(model, table, out, "att-cat", shard=4)
     with pytest.raises(BadFile, match="its target was 'None', and is now 'negative'"):
         clearhead.explain_table(model, table, out, "raw-attention", "negative", shard=4)
+    with pytest.raises(BadFile, match="its check was 'False', and is now 'True'"):
+        clearhead.explain_table(model, table, out, "raw-attention", shard=4, check=True)
     table.write_text(table.read_text() + '{"text": "one more"}\n')
     with pytest.raises(BadFile, match=r"the table has changed since\. .* delete this folder"):
         clearhead.explain_table(model, table, out, "raw-attention", shard=4)
@@ -135,6 +140,33 @@ def test_another_run_in_the_same_folder_is_refused(model, write_rows, make_rows,
     rows[0]["text"] = "changed"
     with pytest.raises(BadFile, match="rows 1 to 4 of the table have changed"):
         clearhead.explain_table(model, rows, out, "raw-attention", shard=4)
+
+
+@pytest.mark.parametrize("kind", ["date", "array", "picture"])
+def test_changed_objects_in_cells_are_noticed(model, make_rows, tmp_path, monkeypatch, kind):
+    def make_cell(number):
+        array = np.full((2, 2, 3), number, dtype=np.uint8)
+        return {"date": date(2020, 1, number), "array": array, "picture": Image.fromarray(array)}[kind]
+
+    rows, out = [{**row, "cell": make_cell(1)} for row in make_rows(8)], tmp_path / "out.jsonl"
+    interrupt(model, rows, out, 1, monkeypatch)
+    same = [{**row, "cell": make_cell(1)} for row in make_rows(8)]
+    assert interrupt(model, same, out, 0, monkeypatch) == 0
+    same[0]["cell"] = make_cell(2)
+    with pytest.raises(BadFile, match="rows 1 to 4 of the table have changed"):
+        clearhead.explain_table(model, same, out, "raw-attention", shard=4)
+
+
+def test_more_than_a_million_shards_keep_their_order(tmp_path):
+    from clearhead.tables.run_folder import SHARDS, TableRun
+    from clearhead.tables.writers import FORMATS
+
+    names = ["000002-a.jsonl", "100000-a.jsonl", "100001-a.jsonl", "1000000-a.jsonl"]
+    (tmp_path / "run" / SHARDS).mkdir(parents=True)
+    for name in names:
+        (tmp_path / "run" / SHARDS / name).write_text(f"{name}\n")
+    TableRun(tmp_path / "run", FORMATS[".jsonl"]).join(len(names), tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_text().split() == names
 
 
 def test_two_processes_do_not_write_at_once(model, write_rows, tmp_path, monkeypatch):

@@ -213,3 +213,30 @@ def test_pandas_that_is_not_installed(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(BadOption, match="pip install pandas"):
         clearhead.explain(model, TEXTS, METHOD).to_pandas()
+
+
+def test_empty_cells_of_pandas_are_empty_everywhere(model, tmp_path):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("pyarrow", reason="the tables extra is not installed")
+    from clearhead.data.parquet import read_parquet
+
+    columns = {"id": [1, None, 3], "kind": pandas.Categorical(["a", "b", None])}
+    columns["when"] = pandas.to_datetime(["2020-01-02", None, "2020-01-03"])
+    frame = pandas.DataFrame({"text": TEXTS, **columns})
+    clearhead.explain_table(model, frame, tmp_path / "out.parquet", METHOD, shard=2)
+    rows = read_parquet(tmp_path / "out.parquet")
+    assert [row["id"] for row in rows] == ["1", None, "3"]
+    assert [row["kind"] for row in rows] == ["a", "b", None]
+    assert rows[0]["when"].year == 2020 and rows[1]["when"] is None
+
+
+def test_what_holds_tables_or_is_not_computed_is_no_table(model, tmp_path):
+    class LazyFrame:
+        columns = ("text",)
+        collect = collect_schema = __iter__ = list
+
+    with pytest.raises(BadInput, match="give one of its entries \\(train, test\\)"):
+        clearhead.explain_table(model, {"train": TEXTS, "test": TEXTS}, tmp_path / "out.jsonl")
+    for explain in (clearhead.explain, lambda *inputs: clearhead.explain_table(*inputs, tmp_path / "out.jsonl")):
+        with pytest.raises(BadInput, match="A LazyFrame has no rows before it is computed"):
+            explain(model, LazyFrame())

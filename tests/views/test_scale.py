@@ -71,6 +71,9 @@ def test_a_contrast_and_a_regression_are_no_percentages():
 def test_effects_lead_from_the_base_to_the_prediction():
     assert make_scale(with_effect()).caption == ("Effects in points of probability: 2 % with every word hidden → 97 %.")
     assert make_scale(with_effect(base=None)).caption == "Effects in points of probability, of 97 %."
+    path = with_effect(unit="logit")
+    path = replace(path, diagnostics={**path.diagnostics, "baseline": "zero"})
+    assert make_scale(path).caption == "Effects in logits: 0.02 at the baseline → 0.97."
 
 
 def test_small_effects_look_small_and_large_ones_dark():

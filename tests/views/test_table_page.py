@@ -73,6 +73,11 @@ def test_missing_numbers_of_a_data_frame_are_not_shown():
     assert "age: 0.0" in page([make_record(1, 0.9, age=0.0)])
 
 
+def test_a_picture_inside_a_table_is_not_shown_as_its_bytes():
+    text = page([make_record(0, 0.9, image=b"\xff\xd8", photo={"bytes": b"\xff", "path": None})])
+    assert "image: 2 bytes" in text and "xff" not in text
+
+
 def test_a_page_without_checks_says_how_to_get_them():
     assert "--check 5" in page([make_record(1, 0.9)])
     assert "--check 5" not in page([make_record(1, 0.9), make_record(2, 0.9, check="holds")])

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import answers, options, outputs, towers
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
-from clearhead.cli.input_paths import names_table
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column, gather_choices
 from clearhead.cli.tables import (
     TableFlags,
     announce_errors,
     are_tables,
     choose_device,
+    choose_errors,
     explain_rows,
     explain_stream,
     is_streamed,
@@ -135,7 +135,16 @@ def explain(
         )
         return
     results = _explain_classes(
-        loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair or loaded.chooses
+        loaded,
+        inputs,
+        raw_inputs,
+        spec,
+        table,
+        settings,
+        target,
+        versus,
+        pair=pair or loaded.chooses,
+        as_text=as_text,
     )
     # What a page shows beside the explanations is not checked.
     page = _Page(loaded, spec, {**settings, "check": False}, curves=curves, annotated=bool(gold))
@@ -208,15 +217,17 @@ def _explain_classes(
     versus: str | None,
     *,
     pair: bool,
+    as_text: bool,
 ) -> "Sequence[Explanation | BadInput]":
     """Explain inputs for a class, or for the classes in a column of their table; rows without either have errors."""
     targets = _stream_targets(model, target, versus, json=False)
     if names_column(target) or names_column(versus):
         require_tables(arguments)
         return explain_rows(model, arguments, spec, table, {**settings, **targets})
-    # A word that --focus names may stand in some rows only.
-    if "focus" in settings and all(map(names_table, arguments)):
-        return explain_rows(model, arguments, spec, table, {**settings, **targets})
+    # A row that cannot be explained does not stop the others.
+    if not pair and not as_text and are_tables(arguments):
+        results = explain_rows(model, arguments, spec, table, {**settings, **targets})
+        return choose_errors(raw_inputs, results)
     classes = options.parse_target(model, target, versus)
     readable = [raw for raw in raw_inputs if not isinstance(raw, BadInput)]
     explained = iter(list(explain_in_chunks(model, readable, spec, classes, settings)))

@@ -140,7 +140,9 @@ class InputReader:
             cells = [_read_cell(location, name, row.get(name), images=self.images) for name in names]
         except BadInput as error:
             return error
-        return self._make_input(path, cells)
+        if self.images:
+            return _open_picture(location, cells[0], path)
+        return _join_texts(cells)
 
     def check_columns(self, path: Path) -> None:
         """Raise an error unless a table has the text column, by its first row."""
@@ -155,21 +157,9 @@ class InputReader:
 
     def _choose_columns(self, path: Path, columns: list[str]) -> Sequence[str]:
         """Return the text column, or the two of a pair."""
-        from clearhead.data.columns import text_columns
+        from clearhead.data.columns import choose_input_columns
 
-        chosen = self.text_column
-        # The only column needs no known name.
-        if chosen is None and len(columns) == 1:
-            chosen = columns[0]
-        return text_columns(str(path), columns, chosen)
-
-    def _make_input(self, path: Path, texts: Sequence[str]) -> Any:
-        if self.images:
-            # Paths in a table are relative to it, so that it can be moved together with its images.
-            return path.parent / texts[0]
-        if len(texts) == 1:
-            return texts[0]
-        return texts[0], texts[1]
+        return choose_input_columns(str(path), columns, self.text_column, images=self.images)
 
     def _read_gold(self, argument: str) -> list[list[Any]]:
         path = Path(argument)
@@ -300,15 +290,34 @@ def _split_gold(cell: Any) -> list[str]:
     return list(filter(None, map(str.strip, marks)))
 
 
-def _read_cell(location: str, name: str, cell: Any, *, images: bool) -> str:
-    """Return the text of a cell; raise an error that names the row unless it holds one."""
+def _read_cell(location: str, name: str, cell: Any, *, images: bool) -> Any:
+    """Return the text, path or picture in a cell; raise an error that names the row unless it holds one."""
     if _is_empty(cell):
         content = "picture" if images else "text"
         raise BadInput(f"{location} has no {content} in column '{name}'. Remove the row or fill it in.")
+    # Parquet and Arrow may hold the pictures themselves.
+    if images and isinstance(cell, bytes | dict):
+        return cell
     if not isinstance(cell, str):
         raise BadInput(f"{location}: column '{name}' holds {type(cell).__name__}, not text.")
     _check_encoding(location, cell)
     return cell
+
+
+def _open_picture(location: str, cell: Any, path: Path) -> Any:
+    """Return the picture or the path in a cell, or the error of the row."""
+    from clearhead.data.columns import open_picture_cell
+
+    try:
+        return open_picture_cell(cell, path)
+    except BadInput as error:
+        return BadInput(f"{location}: {error}")
+
+
+def _join_texts(texts: Sequence[str]) -> Any:
+    if len(texts) == 1:
+        return texts[0]
+    return texts[0], texts[1]
 
 
 def _check_encoding(location: str, text: str) -> None:

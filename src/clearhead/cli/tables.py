@@ -207,10 +207,24 @@ def explain_rows(
     model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
 ) -> "list[Explanation | BadInput]":
     """Explain the rows of tables; those that cannot be explained have the error, with the number of the row."""
+    from clearhead.progress import progress
+
     explained = []
     for path, explainer, rows in _open_tables(model, arguments, spec, flags, settings):
-        explained += _name_rows(path, rows, explainer.explain_each(rows))
+        with progress(len(rows), "rows") as advance:
+            results = list(explainer.iterate_results(rows, advance))
+        explained += _name_rows(path, rows, results)
     return explained
+
+
+def choose_errors(
+    raw_inputs: Sequence[Any], results: "Sequence[Explanation | BadInput]"
+) -> "list[Explanation | BadInput]":
+    """Return results with the errors of inputs that could not be read, which say more about their cells."""
+    chosen = []
+    for raw, result in zip(raw_inputs, results, strict=True):
+        chosen.append(raw if isinstance(raw, BadInput) else result)
+    return chosen
 
 
 def explain_prompts(
@@ -263,7 +277,7 @@ def _name_rows(
 
 def _name_row(path: str, row: "TableRow", result: "Explanation | ClearheadError") -> "Explanation | BadInput":
     if isinstance(result, ClearheadError):
-        return BadInput(f"Row {row.number} of '{path}': {result}")
+        return BadInput(f"Row {row.number} of '{path}': ", *result.args)
     return result
 
 
@@ -303,7 +317,7 @@ def select_explained(results: Sequence[Any]) -> list[int]:
         if not isinstance(result, BadInput):
             explained.append(number)
     if not explained:
-        raise BadInput(f"No row can be explained. {results[0]}")
+        raise BadInput("No row can be explained. ", *results[0].args)
     return explained
 
 
@@ -316,7 +330,7 @@ def divide_results(results: "Sequence[Explanation | BadInput]") -> "tuple[list[E
         else:
             explanations.append(result)
     if not explanations:
-        raise BadInput(f"No row can be explained. {errors[0]}")
+        raise BadInput("No row can be explained. ", *errors[0].args)
     announce_errors(errors)
     return explanations, errors
 
@@ -324,5 +338,5 @@ def divide_results(results: "Sequence[Explanation | BadInput]") -> "tuple[list[E
 def announce_errors(errors: Sequence[BadInput]) -> None:
     """Print to stderr how many rows could not be explained, as for tables that are explained as a stream."""
     if errors:
-        first = str(errors[0])
+        first = errors[0].with_flags
         print_wrapped(f"Rows that could not be explained: {len(errors):,}; the first: {first}", stream=sys.stderr)

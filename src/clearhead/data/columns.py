@@ -105,6 +105,16 @@ def text_columns(name: str, columns: list[str], text_column: str | None) -> list
     return names
 
 
+def choose_input_columns(name: str, columns: list[str], chosen: str | None, *, images: bool) -> list[str]:
+    """Return the columns as `text_columns` does, for a model of images that of images rather than of texts."""
+    # The only column needs no known name.
+    if chosen is None and len(columns) == 1:
+        chosen = columns[0]
+    if chosen is None and images:
+        chosen = find_column(columns, IMAGE_COLUMNS)
+    return text_columns(name, columns, chosen)
+
+
 def _require_at_most_two(names: list[str]) -> None:
     if len(names) > 2:
         raise BadInput(Argument("text_column"), " names one column, or two with a comma for pairs of texts.")
@@ -258,8 +268,17 @@ def parse_cell(value: Any, column: str, path: Path) -> Any:
 def _unwrap_bytes(value: Any) -> Any:
     # The feature Image of the package `datasets` is a dict; its "bytes" are empty if only a path is stored.
     if isinstance(value, dict):
-        return value.get("bytes") or value
+        return value.get("bytes") or value.get("path") or value
     return value
+
+
+def open_picture_cell(value: Any, path: Path) -> Any:
+    """Return the picture that a cell holds, or its path; `path` is that of the table."""
+    # By the usual name of such a column, whatever its own: then texts are paths relative to the table.
+    cell = parse_cell(value, IMAGE_COLUMNS[0], path)
+    if isinstance(cell, Picture):
+        return cell.opened()
+    return cell
 
 
 def _parse_text_cell(value: Any, column: str, path: Path) -> Any:

@@ -16,6 +16,8 @@ Row = dict[str, Any]
 ONLY_COLUMN = "text"
 # Rows of a data frame that are converted together.
 ROWS_AT_ONCE = 1024
+# What pandas has in empty cells, besides NaN.
+MISSING_TYPES = ("NaTType", "NAType")
 
 
 def is_frame(table: Any) -> bool:
@@ -24,13 +26,25 @@ def is_frame(table: Any) -> bool:
 
 
 def find_columns(table: Any) -> list[str] | None:
-    """Return the column names of a table in memory; None if it is none."""
+    """Return the column names of a table in memory; None if it is none, BadInput if its rows are not computed yet."""
+    _refuse_lazy(table)
     for name in ("column_names", "columns"):
         columns = getattr(table, name, None)
         # The columns of an Arrow table are arrays; its names are called column_names.
         if columns is not None and not callable(columns):
             return list(map(str, columns))
     return None
+
+
+def _refuse_lazy(table: Any) -> None:
+    if _is_query(table):
+        name = type(table).__name__
+        raise BadInput(f"A {name} has no rows before it is computed: give what its collect() returns.")
+
+
+def _is_query(table: Any) -> bool:
+    """Return whether a table is a query of polars, whose columns and rows exist only after `collect`."""
+    return hasattr(table, "collect_schema") and hasattr(table, "collect")
 
 
 def count_rows(table: Any) -> int | None:
@@ -76,7 +90,23 @@ def _find_iterator(table: Any) -> Callable[[], Iterator[Any]]:
 def _iterate_pandas(frame: Any) -> Iterator[Any]:
     # In slices: converting a whole frame would hold it twice.
     for start in range(0, len(frame), ROWS_AT_ONCE):
-        yield from frame.iloc[start : start + ROWS_AT_ONCE].to_dict("records")
+        yield from map(_empty_missing, frame.iloc[start : start + ROWS_AT_ONCE].to_dict("records"))
+
+
+def _empty_missing(row: Row) -> Row:
+    """Return a row of pandas with None in its empty cells, as every other library has it."""
+    return {name: _or_none(value) for name, value in row.items()}
+
+
+def _or_none(value: Any) -> Any:
+    if _is_missing(value):
+        return None
+    return value
+
+
+def _is_missing(value: Any) -> bool:
+    # NaN is the one number that differs from itself.
+    return type(value).__name__ in MISSING_TYPES or (isinstance(value, float) and value != value)
 
 
 def _iterate_batches(batches: Iterable[Any]) -> Iterator[Any]:

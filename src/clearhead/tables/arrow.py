@@ -65,10 +65,18 @@ def _make_array(name: str, values: list[Any], arrow_type: Any) -> Any:
     if name in JSON_COLUMNS:
         values = list(map(_to_json, values))
     try:
-        return pa.array(values, type=arrow_type)
+        array = pa.array(values, type=arrow_type)
+        _refuse_unwritable(array.type)
     except (pa.ArrowException, TypeError, OverflowError, ValueError):
         # Values of several types in one column: text is the one type they share.
         return _make_text_array(values)
+    return array
+
+
+def _refuse_unwritable(arrow_type: Any) -> None:
+    """Raise ArrowException if Parquet has no such type: objects without any field, for example."""
+    pa = import_arrow()
+    pa.parquet.ParquetWriter(pa.BufferOutputStream(), _wrap_type(arrow_type)).close()
 
 
 def _make_text_array(values: Sequence[Any]) -> Any:
@@ -77,15 +85,17 @@ def _make_text_array(values: Sequence[Any]) -> Any:
 
 
 def _to_text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    return _to_json(value)
+    plain = finite(value)
+    if isinstance(plain, str):
+        # Lone surrogates, which some tables hold, have no encoding.
+        return plain.encode("utf-8", "replace").decode()
+    return _to_json(plain)
 
 
 def _to_json(value: Any) -> str | None:
     if value is None:
         return None
-    return json.dumps(finite(value), ensure_ascii=False)
+    return _to_text(json.dumps(finite(value), ensure_ascii=False))
 
 
 def encode(records: Sequence[Record]) -> bytes:
@@ -129,7 +139,36 @@ def _unify_schemas(shards: Sequence[Path]) -> Any:
     types: dict[str, Any] = {}
     for field in chain.from_iterable(map(_read_schema, shards)):
         types[field.name] = _unify_types(types.get(field.name, pa.null()), field.type)
+    types |= dict.fromkeys(_list_lossy(shards, types), pa.string())
     return pa.schema([(name, types[name]) for name in order_columns(types)])
+
+
+def _list_lossy(shards: Sequence[Path], types: dict[str, Any]) -> set[str]:
+    """Return the columns with values that their common type cannot hold, such as large integers among fractions."""
+    lossy = set()
+    for shard in shards:
+        lossy.update(_list_lossy_columns(shard, types))
+    return lossy
+
+
+def _list_lossy_columns(shard: Path, types: dict[str, Any]) -> list[str]:
+    changed = [
+        field.name for field in _read_schema(shard) if field.type not in (types[field.name], import_arrow().null())
+    ]
+    # Most shards have the common types, and are not read.
+    if not changed:
+        return []
+    table = import_arrow().parquet.read_table(shard)
+    return [name for name in changed if not _can_cast(table.column(name), types[name])]
+
+
+def _can_cast(column: Any, arrow_type: Any) -> bool:
+    pa = import_arrow()
+    try:
+        column.cast(arrow_type)
+    except pa.ArrowException:
+        return bool(pa.types.is_string(arrow_type))
+    return True
 
 
 def _read_schema(shard: Path) -> Any:

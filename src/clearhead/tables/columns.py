@@ -8,16 +8,14 @@ from typing import Any
 
 from clearhead.data.columns import (
     ID_COLUMNS,
-    IMAGE_COLUMNS,
+    choose_input_columns,
     find_column,
     find_label_column,
     join_cells,
-    parse_cell,
+    open_picture_cell,
     parse_label,
     require_column,
-    text_columns,
 )
-from clearhead.data.task import Picture
 from clearhead.data.text_files import NOT_UTF_8, damaged_file, require_text
 from clearhead.errors import BadInput, BadOption, UnknownName
 from clearhead.model.model import Model
@@ -110,7 +108,14 @@ class TableColumns:
         value = row.values.get(self.id or "")
         if is_empty(value):
             return None
-        return str(value)
+        return _format_id(value)
+
+
+def _format_id(value: Any) -> str:
+    # pandas stores the integers of a column with gaps as floats.
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def _read_text(row: TableRow, column: str) -> str:
@@ -135,11 +140,7 @@ def _open_image(value: Any, row: TableRow, column: str) -> Any:
         raise BadInput(f"no picture in column '{column}'")
     if not isinstance(value, str | bytes | dict):
         return value
-    # By the usual name of such a column, whatever its own: then texts are paths relative to the table.
-    cell = parse_cell(value, IMAGE_COLUMNS[0], row.folder / "table")
-    if isinstance(cell, Picture):
-        return cell.opened()
-    return cell
+    return open_picture_cell(value, row.folder / "table")
 
 
 def choose_columns(
@@ -163,13 +164,7 @@ def _require_columns(table: str, columns: list[str]) -> None:
 def _choose_inputs(table: str, columns: list[str], choice: ColumnChoice, *, images: bool) -> list[str]:
     if choice.image is not None:
         _require_images(choice.image, images=images)
-    chosen = choice.input
-    # The only column needs no known name.
-    if chosen is None and len(columns) == 1:
-        chosen = columns[0]
-    if chosen is None and images:
-        chosen = find_column(columns, IMAGE_COLUMNS)
-    return text_columns(table, columns, chosen)
+    return choose_input_columns(table, columns, choice.input, images=images)
 
 
 def _require_images(column: str, *, images: bool) -> None:

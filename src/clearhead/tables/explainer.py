@@ -1,6 +1,6 @@
 """Explains rows of a table: from cells to records, with the rows that cannot be explained kept as errors."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,12 +81,16 @@ class TableExplainer:
 
     def explain_rows(self, rows: Sequence[TableRow], advance: Callable[[int], None] = _ignore) -> list[Record]:
         """Return one record per row, in order."""
-        records: list[Record] = []
+        return list(map(self._make_record, rows, self.iterate_results(rows, advance)))
+
+    def iterate_results(
+        self, rows: Sequence[TableRow], advance: Callable[[int], None] = _ignore
+    ) -> "Iterator[Explanation | ClearheadError]":
+        """Yield the results of `explain_each`, computed a few rows at a time."""
         for start in range(0, len(rows), self.rows_per_call):
             chunk = rows[start : start + self.rows_per_call]
-            records += map(self._make_record, chunk, self.explain_each(chunk))
+            yield from self.explain_each(chunk)
             advance(len(chunk))
-        return records
 
     def explain_each(self, rows: Sequence[TableRow]) -> "list[Explanation | ClearheadError]":
         """Return for each row its explanation, or the error why it has none."""

@@ -111,13 +111,17 @@ def _name_source(source: Mapping[str, Any]) -> Record:
 
 def rename_passed(columns: Mapping[str, Any]) -> Record:
     """Return passed columns under names that none of our columns has."""
-    return {_rename(name): value for name, value in columns.items()}
+    return {_rename(name, columns): value for name, value in columns.items()}
 
 
-def _rename(name: str) -> str:
-    if name in OWN_COLUMNS:
-        return RENAMED.format(name)
-    return name
+def _rename(name: str, columns: Mapping[str, Any]) -> str:
+    if name not in OWN_COLUMNS:
+        return name
+    renamed = RENAMED.format(name)
+    # A table that we wrote has such a column already: neither may replace the other.
+    while renamed in columns:
+        renamed = RENAMED.format(renamed)
+    return renamed
 
 
 def _results(explanation: Explanation) -> Record:

@@ -80,13 +80,18 @@ class TableRun:
 
     def _list_shards(self) -> list[Path]:
         # Sorted, because the order in which a file system lists files is arbitrary.
-        return sorted((self.folder / SHARDS).glob(f"[0-9]*{self.table_format.shard_ending}"))
+        return sorted((self.folder / SHARDS).glob(f"[0-9]*{self.table_format.shard_ending}"), key=_shard_number)
 
     def _path(self, shard: Shard) -> Path:
         return self.folder / SHARDS / f"{shard.stem}{self.table_format.shard_ending}"
 
     def _counts_path(self, shard: Shard) -> Path:
         return self.folder / SHARDS / f"{shard.stem}.json"
+
+
+def _shard_number(path: Path) -> int:
+    # As a number: the names of more than a million shards are of different lengths.
+    return int(path.name.partition("-")[0])
 
 
 def _check_count(folder: Path, existing: int, expected: int) -> None:

@@ -1,6 +1,7 @@
 """Shards: runs of consecutive rows that are explained, stored and, after a crash, done again together."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
@@ -11,6 +12,7 @@ from clearhead.tables.source import TableRow
 # At most this many rows are explained again after a crash.
 ROWS_PER_SHARD = 2048
 DIGEST_CHARACTERS = 16
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 PLAIN_TYPES = (str, int, float, bool, bytes, type(None))
 
 
@@ -61,5 +63,15 @@ def _describe_value(value: Any) -> Any:
         return _describe_values(value)
     if isinstance(value, list | tuple):
         return list(map(_describe_value, value))
-    # The text of other objects, of images for example, may hold their address in memory.
-    return type(value).__name__
+    return _describe_object(value)
+
+
+def _describe_object(value: Any) -> str:
+    """Return what tells a date, an array or a picture in memory from others."""
+    try:
+        content = value.tobytes()
+    # It is none of the last two, or damaged, which is the error of its row.
+    except (AttributeError, OSError, ValueError, SyntaxError):
+        # The text of an object may hold its address in memory.
+        return ADDRESS.sub("", repr(value))
+    return hashlib.sha256(content).hexdigest()

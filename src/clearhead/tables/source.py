@@ -175,7 +175,15 @@ def open_table(table: Any, text_column: str | None = None) -> Table:
         return _open_files(_list_all_files(table), text_column)
     if not hasattr(table, "__iter__") and not objects.is_frame(table):
         raise BadInput(f"A {type(table).__name__} is not a table: give a file, a data frame, a data set or rows.")
+    _refuse_entries(table)
     return ObjectTable(table)
+
+
+def _refuse_entries(table: Any) -> None:
+    # Its names would be explained as texts: `load_dataset` gives the splits of a data set in a dict.
+    if isinstance(table, Mapping):
+        name = type(table).__name__
+        raise BadInput(f"A {name} is not a table: give one of its entries ({', '.join(map(str, table))}), or rows.")
 
 
 def _is_list_of_paths(table: Any) -> bool:

@@ -106,9 +106,8 @@ def _describe_scores(members: Sequence[Member]) -> str:
 
 def _list_bases(members: Sequence[Member]) -> Iterable[str]:
     for index, member in enumerate(members):
-        base = member.scale.base
-        if base is not None:
-            yield f"{member.scale.format_score(base)} with every {_name_hidden(members, index)} hidden"
+        if member.scale.base is not None:
+            yield member.scale.format_base(_name_hidden(members, index))
 
 
 def _name_hidden(members: Sequence[Member], index: int) -> str:

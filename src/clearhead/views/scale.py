@@ -55,7 +55,8 @@ class Scale:
 
     `measure` is "share", or the unit of effects: "probability", "logit", "log-prob", "log-odds" or "value". `full` is
     the relevance of the full colour, `total` that of all words or patches, `positive` its share that speaks for the
-    label. `base` and `prediction` are the scores that effects lead from and to. `units` says what has the relevance.
+    label. `base` and `prediction` are the scores that effects lead from and to; the first is that of a baseline
+    (`has_baseline`), or of the input with everything hidden. `units` says what has the relevance.
     """
 
     measure: str
@@ -67,6 +68,7 @@ class Scale:
     base: float | None = None
     prediction: float | None = None
     is_contrast: bool = False
+    has_baseline: bool = False
 
     @property
     def is_effect(self) -> bool:
@@ -129,9 +131,15 @@ class Scale:
             return ""
         if self.base is None:
             return f", of {self.format_score(self.prediction)}"
-        unit = name_one(self.units)
-        scores = f"{self.format_score(self.base)} with every {unit} hidden → {self.format_score(self.prediction)}"
-        return f": {scores}"
+        return f": {self.format_base(name_one(self.units))} → {self.format_score(self.prediction)}"
+
+    def format_base(self, unit: str) -> str:
+        """Format the score that effects lead from, and say of what it is the score."""
+        score = self.format_score(self.base or 0.0)
+        # The baselines of paths replace special tokens, too, and rarely by [MASK].
+        if self.has_baseline:
+            return f"{score} at the baseline"
+        return f"{score} with every {unit} hidden"
 
     def format_score(self, score: float) -> str:
         """Format a score that effects lead from or to."""
@@ -184,6 +192,7 @@ def _scale_shares(explanation: Explanation, relevance: Array) -> Scale:
         signed=_is_signed(explanation),
         positive=_find_positive_share(relevance, total),
         is_contrast=explanation.target.versus is not None,
+        has_baseline="baseline" in explanation.diagnostics,
     )
 
 

@@ -4,7 +4,6 @@ Sorting and filtering are choices whose state the style sheet reads with `:has()
 each order as a variable, and its label and correctness as classes.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -12,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from clearhead.check import summarise_verdicts
+from clearhead.plain import finite
 from clearhead.tables.records import OWN_COLUMNS
 from clearhead.views import html
 from clearhead.views.captions import clip
@@ -335,17 +335,13 @@ def _render_error(record: Record) -> str:
 
 
 def _format_passed(record: Record) -> str:
-    passed = [f"{name}: {value}" for name, value in record.items() if name not in OWN_COLUMNS and _has_value(value)]
-    return clip(" · ".join(passed), MAX_NOTE)
+    # As files have it: of a picture inside a table the number of its bytes.
+    passed = {name: finite(value) for name, value in record.items() if name not in OWN_COLUMNS}
+    return clip(" · ".join(f"{name}: {value}" for name, value in passed.items() if _has_value(value)), MAX_NOTE)
 
 
 def _has_value(value: Any) -> bool:
-    return value is not None and value != "" and not _is_nan(value)
-
-
-def _is_nan(value: Any) -> bool:
-    # So are the missing numbers of data frames.
-    return isinstance(value, float) and math.isnan(value)
+    return value is not None and value != ""
 
 
 def _render_text(record: Record) -> str:
