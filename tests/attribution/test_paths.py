@@ -83,7 +83,7 @@ def test_smooth_gradients_are_gradients_at_noisy_inputs() -> None:
         gradients.append(pixels.grad[0])
     blocks = torch.stack(gradients).unfold(2, 8, 8).unfold(3, 8, 8)
     expected = blocks.square().sum((1, 4, 5)).sqrt().mean(0).flatten()
-    explanation = clearhead.explain(model, picture(), "smooth-gradient", target=0)
+    explanation = clearhead.explain(model, picture(), "smooth-gradient", target=0, samples=10)
     np.testing.assert_allclose(explanation.relevance[1:], expected.numpy(), atol=1e-10)
     spread = (point.make() - trace.leaf[0]).std() / (trace.leaf.max() - trace.leaf.min())
     assert float(spread) == pytest.approx(0.1, rel=0.1)
@@ -127,7 +127,7 @@ def test_gradient_shap_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(path, "_draw_share", lambda trace, sample, seed, number: shares[number])
     leaf, forward = embedded(bert(), TEXTS[0])
     expected = GradientShap(forward).attribute(leaf, torch.zeros_like(leaf), n_samples=5, stdevs=0.0, target=2)
-    explanation = clearhead.explain(bert(), TEXTS[0], "gradient-shap", target=2)
+    explanation = clearhead.explain(bert(), TEXTS[0], "gradient-shap", target=2, samples=5)
     np.testing.assert_allclose(explanation.relevance, expected.sum(-1)[0].detach().numpy(), atol=1e-10)
 
 

@@ -32,6 +32,17 @@ def test_the_standard_error_is_the_spread_over_seeds(method, samples):
     assert 0.5 < estimate / spread < 2
 
 
+@pytest.mark.parametrize("method", ["smooth-gradient", "gradient-shap"])
+def test_two_seeds_agree_by_default(method):
+    model = clearhead.load()
+    text = "a joyless , tedious film that never finds its heart"
+    orders = []
+    for seed in (0, 1):
+        explanation = clearhead.explain(model, text, method, seed=seed, check=False)
+        orders.append(np.argsort([word.relevance for word in explanation.words()]).argsort())
+    assert np.corrcoef(orders)[0, 1] > 0.6
+
+
 @pytest.mark.parametrize("method", ["smooth-gradient", "gradient-shap", "deeplift-shap", "shapley-sampling", "lime"])
 def test_a_single_sample_has_no_known_error(method):
     explanation = clearhead.explain(bert(), TEXTS[0], method, target=1, samples=1)

@@ -32,7 +32,7 @@ CAPTUM_ERRORS = (AssertionError, AttributeError, RuntimeError, ValueError)
 
 @method(paper="Lundberg & Lee 2017; Shrikumar et al. 2017", signed=True, class_specific=True, needs=())
 def deeplift_shap(
-    trace: Trace, *, samples: int = 5, baseline: str = "zero", noise: float = 0.1, seed: int = 0
+    trace: Trace, *, samples: int = 50, baseline: str = "zero", noise: float = 0.1, seed: int = 0
 ) -> Attribution:
     """DeepLIFT (Captum) averaged over references: the baseline with noise, `noise` × the range of the input.
 

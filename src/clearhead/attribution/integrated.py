@@ -153,7 +153,7 @@ def _legendre_slope(node_N: Array, current_N: Array, previous_N: Array, degree: 
 def gradient_shap(
     trace: Trace,
     *,
-    samples: int = 5,
+    samples: int = 50,
     baseline: str = "zero",
     noise: float = 0.0,
     seed: int = 0,

@@ -18,7 +18,7 @@ from clearhead.validation import require_integer
 
 @method(paper="Smilkov et al. 2017; decoded paper's SmoothGrad", signed=False, class_specific=True, needs=())
 def smooth_gradient(
-    trace: Trace, *, samples: int = 10, noise: float = 0.1, seed: int = 0, batch: int | None = None
+    trace: Trace, *, samples: int = 100, noise: float = 0.1, seed: int = 0, batch: int | None = None
 ) -> Attribution:
     """The `gradient` scores averaged over inputs with Gaussian noise, `noise` × the range of their values."""
     require_integer("samples", samples)

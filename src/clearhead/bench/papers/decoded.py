@@ -10,9 +10,10 @@ SST2 = "SST-2, with a model that has its masked-LM head"
 NEWS = "AG News, with a model that has its masked-LM head"
 PERTURBATIONS = ("revealing", "hiding")
 INPUT_LAYER = "layer-gradcam:layer=0"
-GRADIENT_METHODS = ("gradient", "smooth-gradient", "integrated-gradients:steps=10")
+# As many samples as the paper's packages draw by default: ours draw more, so that two seeds agree.
+GRADIENT_METHODS = ("gradient", "smooth-gradient:samples=10", "integrated-gradients:steps=10")
 REFERENCE_METHODS = ("shapley-sampling", "occlusion:window=3", "integrated-gradients")
-APPROXIMATE_METHODS = ("gradient-shap", "lime:samples=25", "gradient-x-input", "deeplift-shap")
+APPROXIMATE_METHODS = ("gradient-shap:samples=5", "lime:samples=25", "gradient-x-input", "deeplift-shap:samples=5")
 
 
 def _decoded_layers(*layers: int) -> tuple[str, ...]:
