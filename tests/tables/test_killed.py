@@ -122,6 +122,15 @@ def test_completed_shards_are_not_explained_again(model, write_rows, tmp_path, m
     assert interrupt(model, table, out, 99, monkeypatch) == 8
 
 
+def test_an_emptied_shard_is_explained_again(model, write_rows, tmp_path, monkeypatch):
+    table, out = write_rows(20), tmp_path / "out.jsonl"
+    interrupt(model, table, out, 3, monkeypatch)
+    shard = sorted((folder_of(out) / "shards").glob("*.jsonl"))[1]
+    shard.write_bytes(b"")
+    assert interrupt(model, table, out, 99, monkeypatch) == 12
+    assert len(out.read_text().splitlines()) == 20
+
+
 def test_another_run_in_the_same_folder_is_refused(model, write_rows, make_rows, tmp_path, monkeypatch):
     table, out = write_rows(20), tmp_path / "out.parquet"
     interrupt(model, table, out, 2, monkeypatch)

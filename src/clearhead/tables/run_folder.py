@@ -39,8 +39,10 @@ class TableRun:
 
     def has_shard(self, shard: Shard) -> bool:
         """Return whether a shard is complete; raise BadFile if a shard of other rows is."""
-        if self._path(shard).exists():
-            return True
+        path = self._path(shard)
+        if path.exists():
+            # A shard has at least one row: a file without any was damaged, and is written again.
+            return path.stat().st_size > 0
         for other in self._find_numbered(shard):
             raise _changed_rows(self.folder, shard, other)
         return False
