@@ -13,6 +13,7 @@ from torch import nn
 
 import clearhead
 from clearhead.engine import balanced
+from clearhead.engine.activation_ratios import find_kind, find_ratio
 from clearhead.engine.lm_head import PadVocabulary
 from clearhead.engine.lrp import rules
 from clearhead.engine.lrp.context import RelevanceContext
@@ -216,19 +217,22 @@ def test_coefficients_behind_a_norm(norm, is_weighted, dtype, monkeypatch):
     torch.testing.assert_close(fused.double(), exact, rtol=tolerance, atol=tolerance * float(exact.abs().max()))
 
 
+def find_activation_rule(name, options):
+    ratio = find_ratio(name, getattr(nn.functional, name), (None,), options)
+    return balanced.activation_rule(ratio, find_kind(name, (None,), options))
+
+
 @pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("call", [("gelu", {}), ("gelu", {"approximate": "tanh"}), ("silu", {})], ids=str)
 def test_coefficients_behind_an_activation_function(call, dtype, monkeypatch):
-    name, options = call
-    function = getattr(nn.functional, name)
     x = torch.cat([3 * draw(2, 1500), torch.zeros(2, 1), torch.full((2, 1), -30.0)], 1).to(dtype)
     coefficient = draw(2, 1502, dtype=dtype)
     launched = count_launches(monkeypatch, "activation_coefficient")
-    fused = balanced._find_rule(name, function, (x,), options)(x, coefficient)
+    rule = find_activation_rule(*call)
+    fused = rule(x, coefficient)
     assert len(launched) == 1
-    wide = x.double()
-    exact = by_torch(balanced._find_rule(name, function, (wide,), options), wide, coefficient.double())
+    exact = by_torch(rule, x.double(), coefficient.double())
     torch.testing.assert_close(fused.double(), exact, rtol=HALF_ROUNDING[dtype], atol=1e-6)
 
 
@@ -253,8 +257,8 @@ def test_coefficients_that_no_kernel_takes_are_left_to_torch(monkeypatch):
     balanced.layer_norm_rule(1, None, 1e-5)(x, transposed)
     balanced.layer_norm_rule(2, None, 1e-5)(x, x)
     balanced.layer_norm_rule(1, None, 1e-5)(x.double(), x.double())
-    balanced._find_rule("gelu", nn.functional.gelu, (x.float(),), {})(x.float(), x.float())
-    balanced._find_rule("relu", nn.functional.relu, (x,), {})(x, x)
+    find_activation_rule("gelu", {})(x.float(), x.float())
+    find_activation_rule("relu", {})(x, x)
     assert launched == []
 
 
