@@ -115,7 +115,7 @@ def _input_product(trace: Trace, coefficients: Gradients) -> Tensor:
     # Without blocks the embedding output is not known: the words' embeddings are next to it.
     if trace.is_image or not trace.forward.has_blocks:
         return coefficients.leaf * trace.leaf
-    return coefficients.hidden_states[0] * trace.hidden_states[0]
+    return coefficients.hidden_states[0] * trace.forward.joint_states[0]
 
 
 def _sum_input(trace: Trace, product: Tensor) -> Tensor:
@@ -126,8 +126,8 @@ def _sum_input(trace: Trace, product: Tensor) -> Tensor:
 
 
 def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor | None:
-    """Return the relevance of each token at the output of every block (B,L,T); None if there are no blocks."""
-    if not trace.forward.has_blocks:
+    """Return the relevance of each token at the output of every block (B,L,T); None if they are not known."""
+    if not trace.forward.has_states:
         return None
     return _stack_patches(trace, _list_block_relevances(trace, coefficients))
 

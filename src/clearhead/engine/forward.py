@@ -51,6 +51,20 @@ class ForwardPass(ABC):
         """Raise UnsupportedModel if no blocks were found, or their tokens are not those of the input."""
 
     @property
+    def has_states(self) -> bool:
+        """Whether the outputs of the blocks are hidden states."""
+        return self.has_blocks
+
+    def require_states(self) -> None:
+        """Raise UnsupportedModel unless the outputs of the blocks are hidden states."""
+        self.require_blocks()
+        if not self.has_states:
+            raise UnsupportedModel(
+                f"The blocks of {self.name} are no modules of their own (as in XLM), so the hidden states between them "
+                "are not known. Choose a method over attention maps, or one that reads gradients at the input."
+            )
+
+    @property
     def embeddings(self) -> list[Tensor]:
         """The embedding output of every input sequence."""
         return [self.hidden_states[0]]
@@ -180,7 +194,11 @@ class FullForwardPass(ForwardPass):
     @property
     def has_blocks(self) -> bool:
         # Where tokens were moved, the blocks' tokens are not those of the input.
-        return bool(self.tape.blocks) and self._keeps_order
+        return bool(self.tape.blocks) and self._keeps_order and not self.tape.has_gaps
+
+    @cached_property
+    def has_states(self) -> bool:
+        return self.has_blocks and not self.tape.has_outer_residuals
 
     @property
     def _keeps_order(self) -> bool:
@@ -204,6 +222,11 @@ class FullForwardPass(ForwardPass):
 
     def require_blocks(self) -> None:
         self._require_order()
+        if self.tape.has_gaps:
+            raise UnsupportedModel(
+                f"Some blocks of {self.name} have no attention maps (linear attention, state spaces, convolutions), so "
+                f"that maps and hidden states would leave them out. {WITHOUT_BLOCKS}"
+            )
         if not self.has_blocks:
             raise UnsupportedModel(
                 f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them, or its "

@@ -71,7 +71,8 @@ class Tape:
     `patches` are the rows and columns of the patch convolution of an image; `switch` selects the backward pass that
     autograd runs over the same operations; `module_outputs` are the outputs of the modules that are kept. A tape for
     `gradients_only` keeps no attention maps, and its steps have no relevance rules, which would keep activations that
-    autograd does not need. `layouts` are those of the look-ups of the input's words; None is unknown.
+    autograd does not need. `layouts` are those of the look-ups of the input's words; None is unknown. `plain` are
+    modules that keep the tokens without attention, and `has_gaps` tells that some of them are blocks.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -84,11 +85,32 @@ class Tape:
     gradients_only: bool = False
     module_outputs: dict[str, list[KeptOutput]] = field(default_factory=dict)
     layouts: list[WordLayout | None] = field(default_factory=list)
+    plain: set[nn.Module] = field(default_factory=set)
+    has_gaps: bool = False
 
     @property
     def blocks(self) -> list[AttentionMap]:
         """The maps for which the surrounding block was found."""
         return [attention for attention in self.maps if attention.before is not None]
+
+    @property
+    def has_outer_residuals(self) -> bool:
+        """Whether what surrounds the maps is attention alone, added to the hidden state outside (XLM)."""
+        return all(map(self._is_added_outside, self.blocks))
+
+    def _is_added_outside(self, attention: AttentionMap) -> bool:
+        parents = self._first_parents(attention.after)
+        # What follows a block reads no activation from before it.
+        return len(parents) == 2 and min(parents) <= self._node_or_zero(attention.before)
+
+    def _first_parents(self, tensor: Tensor | None) -> tuple[int, ...]:
+        """Return the nodes that the first step which reads an activation takes."""
+        node = self._node_or_zero(tensor)
+        return next((step.parents for step in self.steps if node in step.parents), ())
+
+    def _node_or_zero(self, tensor: Tensor | None) -> int:
+        # Nodes are counted from one.
+        return (tensor is not None and self.node_of(tensor)) or 0
 
     def are_cuts(self, tensors: Sequence[Tensor]) -> bool:
         """Return whether everything after each of these activations depends on the input only through it."""

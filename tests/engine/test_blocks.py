@@ -1,0 +1,75 @@
+"""Blocks that are left out or are not whole: what would read them is refused."""
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from helpers.tiny_models import ROTARY, TEXT, randomised
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+import clearhead
+from clearhead import UnsupportedModel
+
+TOKENS = {"input_ids": torch.tensor([[5, 9, 22, 41, 17, 30]])}
+OF_BLOCKS = ("raw-attention", "rollout", "gae", "att-grads", "trans-att", "lrp", "cat", "att-cat", "layer-gradcam")
+
+
+class LastToken(hf.Lfm2Model):
+    """LFM2, whose blocks attend or convolve, with a head on the last token."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.score = torch.nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, input_ids, attention_mask=None):
+        hidden = super().forward(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return SequenceClassifierOutput(logits=self.score(hidden[:, -1]))
+
+
+def lfm2(layer_types):
+    config = hf.Lfm2Config(**ROTARY, layer_types=layer_types, block_auto_adjust_ff_dim=False)
+    return clearhead.load(randomised(LastToken(config).double().eval()))
+
+
+@pytest.mark.parametrize("method", OF_BLOCKS)
+def test_blocks_without_attention_are_not_left_out(method):
+    model = lfm2(["conv", "full_attention", "conv"])
+    # The second pass hooks fewer modules.
+    for _ in range(2):
+        with pytest.raises(UnsupportedModel, match="Some blocks of LastToken have no attention maps"):
+            clearhead.explain(model, TOKENS, method, 1)
+
+
+def test_relevance_at_the_words_is_not_read_above_a_block_without_attention():
+    model = lfm2(["conv", "full_attention", "conv"])
+    trace = clearhead.capture(model, TOKENS, 1)
+    (explanation,) = clearhead.explain(model, TOKENS, "attn-lrp", 1)
+    expected = (trace.coefficients("attn-lrp").leaf * trace.leaf).sum(-1)[0]
+    np.testing.assert_allclose(explanation.relevance, expected, rtol=1e-9)
+    assert explanation.layers is None
+
+
+def test_a_stack_of_attention_alone_has_no_gaps():
+    assert len(clearhead.capture(lfm2(["full_attention"] * 3), TOKENS, 1).hidden_states) == 4
+
+
+def test_attention_without_its_residual_gives_no_hidden_states():
+    sizes = {"vocab_size": 60, "emb_dim": 32, "n_layers": 3, "n_heads": 4, "num_labels": 3}
+    model = clearhead.load(randomised(hf.FlaubertForSequenceClassification(hf.FlaubertConfig(**sizes)).double().eval()))
+    trace = clearhead.capture(model, TOKENS, 1)
+    for read in (lambda: trace.hidden_states, lambda: trace.hidden_gradients):
+        with pytest.raises(UnsupportedModel, match="no modules of their own"):
+            read()
+    for method in ("cat", "att-cat", "layer-gradcam", "balanced-cat"):
+        with pytest.raises(UnsupportedModel, match="no modules of their own"):
+            clearhead.explain(model, TOKENS, method, 1)
+    # What reads maps or embeddings is right as it is.
+    own = model.network(**TOKENS, output_attentions=True).attentions
+    torch.testing.assert_close(trace.attentions, list(own), check_dtype=False)
+    for method in ("rollout", "trans-att", "lrp", "attn-lrp"):
+        assert np.isfinite(clearhead.explain(model, TOKENS, method, 1)[0].relevance).all()
+
+
+def test_networks_whose_blocks_add_have_hidden_states():
+    network = hf.BertForSequenceClassification(hf.BertConfig(**TEXT)).double().eval()
+    assert len(clearhead.capture(clearhead.load(network), TOKENS, 1).hidden_states) == 4
