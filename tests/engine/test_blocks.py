@@ -49,6 +49,19 @@ def test_relevance_at_the_words_is_not_read_above_a_block_without_attention():
     assert explanation.layers is None
 
 
+def test_blocks_that_merge_tokens_are_not_left_out():
+    sizes = {
+        "image_size": [32, 32],
+        "embed_dim": 16,
+        "depths": [1, 2, 2, 1],
+        "num_heads": [1, 2, 4, 4],
+        "num_labels": 3,
+    }
+    network = hf.HieraForImageClassification(hf.HieraConfig(**sizes)).double().eval()
+    with pytest.raises(UnsupportedModel, match="merge tokens"):
+        clearhead.explain(network, {"pixel_values": torch.randn(1, 3, 32, 32).double()}, "cat", 1)
+
+
 def test_a_stack_of_attention_alone_has_no_gaps():
     assert len(clearhead.capture(lfm2(["full_attention"] * 3), TOKENS, 1).hidden_states) == 4
 

@@ -106,8 +106,8 @@ class _ModuleHooks:
         if get_ident() != self._thread:
             return None
         maps = self._leave()
-        if not maps and not self._is_composite:
-            self._note_plain(module, [*args, *kwargs.values()], out)
+        if not self._is_composite and all(attention.block is None for attention in maps):
+            self._note_plain(module, maps, [*args, *kwargs.values()], out)
         # Otherwise the recorder would see the tensor attributes that are read here.
         with DisableTorchFunction():
             _refuse_sealed(module, out)
@@ -128,10 +128,10 @@ class _ModuleHooks:
                 _set_decoder_block(maps, module, source, result)
         return replaced
 
-    def _note_plain(self, module: nn.Module, values: list[Any], out: Any) -> None:
-        """Note a module that keeps the tokens without attention: it may be a block among others that attend."""
+    def _note_plain(self, module: nn.Module, maps: list[AttentionMap], values: list[Any], out: Any) -> None:
+        """Note a module that keeps the tokens without attention, or attends without keeping them."""
         with DisableTorchFunction():
-            if _have_same_tokens(first_activation(values), first_activation([out])):
+            if maps or _have_same_tokens(first_activation(values), first_activation([out])):
                 self._recorder.tape.plain.add(module)
 
     def _leave(self) -> list[AttentionMap]:
@@ -356,10 +356,11 @@ def _find_blocks(tape: Tape, modules: list[nn.Module]) -> tuple[int | None, ...]
 
 
 def _have_gaps(tape: Tape, modules: list[nn.Module]) -> bool:
-    """Return whether a list of blocks has some without attention: linear attention, state spaces, convolutions."""
+    """Return whether a list of blocks has others among them: linear attention, state spaces, merged tokens (Hiera)."""
     blocks = {attention.block for attention in tape.maps}
+    others = tape.plain - blocks
     lists = [set(module.children()) for module in modules if isinstance(module, nn.ModuleList)]
-    return any(children & blocks and children & tape.plain for children in lists)
+    return any(children & blocks and children & others for children in lists)
 
 
 def _select_hooked(network: nn.Module, modules: list[nn.Module], blocks: tuple[int | None, ...]) -> tuple[int, ...]:

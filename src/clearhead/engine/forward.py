@@ -224,8 +224,8 @@ class FullForwardPass(ForwardPass):
         self._require_order()
         if self.tape.has_gaps:
             raise UnsupportedModel(
-                f"Some blocks of {self.name} have no attention maps (linear attention, state spaces, convolutions), so "
-                f"that maps and hidden states would leave them out. {WITHOUT_BLOCKS}"
+                f"Some blocks of {self.name} have no attention maps (linear attention, state spaces, convolutions) or "
+                f"merge tokens, so that maps and hidden states would leave them out. {WITHOUT_BLOCKS}"
             )
         if not self.has_blocks:
             raise UnsupportedModel(

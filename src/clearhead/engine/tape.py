@@ -72,7 +72,7 @@ class Tape:
     autograd runs over the same operations; `module_outputs` are the outputs of the modules that are kept. A tape for
     `gradients_only` keeps no attention maps, and its steps have no relevance rules, which would keep activations that
     autograd does not need. `layouts` are those of the look-ups of the input's words; None is unknown. `plain` are
-    modules that keep the tokens without attention, and `has_gaps` tells that some of them are blocks.
+    modules that may be blocks but for attention or their tokens, and `has_gaps` tells that some stand among blocks.
     """
 
     steps: list[Step] = field(default_factory=list)
