@@ -83,6 +83,31 @@ def test_attention_without_its_residual_gives_no_hidden_states():
         assert np.isfinite(clearhead.explain(model, TOKENS, method, 1)[0].relevance).all()
 
 
+class FirstStreams(hf.Gemma3nTextModel):
+    """Gemma 3n, whose hidden states have four streams, with a head on the last token."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.score = torch.nn.Linear(config.hidden_size, 3)
+
+    def forward(self, input_ids, attention_mask=None):
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "use_cache": False}
+        return SequenceClassifierOutput(logits=self.score(super().forward(**inputs).last_hidden_state[:, -1]))
+
+
+def test_the_input_of_one_of_several_streams_is_not_the_embedding_output():
+    sizes = {**ROTARY, "vocab_size_per_layer_input": 60, "hidden_size_per_layer_input": 8, "laurel_rank": 4}
+    sizes |= {"layer_types": ["sliding_attention", "full_attention", "full_attention"], "num_kv_shared_layers": 0}
+    config = hf.Gemma3nTextConfig(**sizes, activation_sparsity_pattern=[0.0] * 3)
+    model = clearhead.load(randomised(FirstStreams(config).double().eval()))
+    trace = clearhead.capture(model, TOKENS, 1)
+    with pytest.raises(UnsupportedModel, match="several streams"):
+        clearhead.explain(model, TOKENS, "cat", 1)
+    (explanation,) = clearhead.explain(model, TOKENS, "attn-lrp", 1)
+    expected = (trace.coefficients("attn-lrp").leaf * trace.leaf).sum(-1)[0]
+    np.testing.assert_allclose(explanation.relevance, expected, rtol=1e-9)
+
+
 def test_networks_whose_blocks_add_have_hidden_states():
     network = hf.BertForSequenceClassification(hf.BertConfig(**TEXT)).double().eval()
     assert len(clearhead.capture(clearhead.load(network), TOKENS, 1).hidden_states) == 4

@@ -112,8 +112,8 @@ def _attribute_input(trace: Trace, backward: str, heads: bool) -> Attribution:
 
 def _input_product(trace: Trace, coefficients: Gradients) -> Tensor:
     """Return activation × coefficient at the pixels of images, and at the embedding output of texts."""
-    # Without blocks the embedding output is not known: the words' embeddings are next to it.
-    if trace.is_image or not trace.forward.has_blocks:
+    # Where the embedding output is not known, the words' embeddings are next to it.
+    if trace.is_image or not trace.forward.has_embedding:
         return coefficients.leaf * trace.leaf
     return coefficients.hidden_states[0] * trace.forward.joint_states[0]
 

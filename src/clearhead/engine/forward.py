@@ -55,13 +55,19 @@ class ForwardPass(ABC):
         """Whether the outputs of the blocks are hidden states."""
         return self.has_blocks
 
+    @property
+    def has_embedding(self) -> bool:
+        """Whether hidden state 0 is all that the output depends on."""
+        return self.has_blocks
+
     def require_states(self) -> None:
         """Raise UnsupportedModel unless the outputs of the blocks are hidden states."""
         self.require_blocks()
         if not self.has_states:
             raise UnsupportedModel(
-                f"The blocks of {self.name} are no modules of their own (as in XLM), so the hidden states between them "
-                "are not known. Choose a method over attention maps, or one that reads gradients at the input."
+                f"The blocks of {self.name} are no modules of their own (as in XLM), or have several streams, so the "
+                "hidden states between them are not known. Choose a method over attention maps, or one that reads "
+                "gradients at the input."
             )
 
     @property
@@ -198,7 +204,12 @@ class FullForwardPass(ForwardPass):
 
     @cached_property
     def has_states(self) -> bool:
-        return self.has_blocks and not self.tape.has_outer_residuals
+        # Residuals around all of them: these are parts of blocks, such as the attention alone.
+        return self.has_blocks and self.tape.has_cut(list_outputs(self.tape.blocks))
+
+    @cached_property
+    def has_embedding(self) -> bool:
+        return self.has_blocks and self.tape.are_cuts(self.hidden_states[:1])
 
     @property
     def _keeps_order(self) -> bool:

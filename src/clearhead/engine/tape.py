@@ -93,30 +93,15 @@ class Tape:
         """The maps for which the surrounding block was found."""
         return [attention for attention in self.maps if attention.before is not None]
 
-    @property
-    def has_outer_residuals(self) -> bool:
-        """Whether what surrounds the maps is attention alone, added to the hidden state outside (XLM)."""
-        return all(map(self._is_added_outside, self.blocks))
-
-    def _is_added_outside(self, attention: AttentionMap) -> bool:
-        parents = self._first_parents(attention.after)
-        # What follows a block reads no activation from before it.
-        return len(parents) == 2 and min(parents) <= self._node_or_zero(attention.before)
-
-    def _first_parents(self, tensor: Tensor | None) -> tuple[int, ...]:
-        """Return the nodes that the first step which reads an activation takes."""
-        node = self._node_or_zero(tensor)
-        return next((step.parents for step in self.steps if node in step.parents), ())
-
-    def _node_or_zero(self, tensor: Tensor | None) -> int:
-        # Nodes are counted from one.
-        return (tensor is not None and self.node_of(tensor)) or 0
-
     def are_cuts(self, tensors: Sequence[Tensor]) -> bool:
         """Return whether everything after each of these activations depends on the input only through it."""
         # The leaf is a cut without a step: the tape begins there.
         cuts = self._find_cuts()
         return all(self.node_of(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
+
+    def has_cut(self, tensors: Sequence[Tensor]) -> bool:
+        """Return whether everything after one of these activations depends on the input only through it."""
+        return not self._find_cuts().isdisjoint(map(self.node_of, tensors))
 
     def _find_cuts(self) -> set[int]:
         """Return the nodes that no later step bypasses: no parent of a later step comes before them."""
