@@ -205,7 +205,7 @@ class FullForwardPass(ForwardPass):
     @cached_property
     def has_states(self) -> bool:
         # Residuals around all of them: these are parts of blocks, such as the attention alone.
-        return self.has_blocks and self.tape.has_cut(list_outputs(self.tape.blocks))
+        return self.has_blocks and self.tape.is_stream(list_outputs(self._blocks))
 
     @cached_property
     def has_embedding(self) -> bool:

@@ -99,16 +99,18 @@ class Tape:
         cuts = self._find_cuts()
         return all(self.node_of(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
 
-    def has_cut(self, tensors: Sequence[Tensor]) -> bool:
-        """Return whether everything after one of these activations depends on the input only through it."""
-        return not self._find_cuts().isdisjoint(map(self.node_of, tensors))
+    def is_stream(self, tensors: Sequence[Tensor]) -> bool:
+        """Return whether the last of these activations depends on the input only through one before it."""
+        *earlier, last = [self.node_of(tensor) or 0 for tensor in tensors]
+        return not earlier or not self._find_cuts(last).isdisjoint(earlier)
 
-    def _find_cuts(self) -> set[int]:
-        """Return the nodes that no later step bypasses: no parent of a later step comes before them."""
+    def _find_cuts(self, end: int | None = None) -> set[int]:
+        """Return the nodes that no later step up to `end` bypasses: no parent of such a step comes before them."""
         cuts = set()
-        lowest = self.count
+        lowest = end or self.count
+        steps = [step for step in self.steps if step.node <= lowest]
         # From the end, so that `lowest` is the first node that any later step reads.
-        for step in reversed(self.steps):
+        for step in reversed(steps):
             if lowest >= step.node:
                 cuts.add(step.node)
             # A step without known parents may depend on anything, so nothing before it is a cut.
