@@ -136,4 +136,4 @@ def _require_tokens(trace: Trace, saliency_BT: Tensor, index: int) -> None:
 
 def _has_input_tokens(trace: Trace, saliency_BT: Tensor) -> bool:
     # Some vision models merge patches between blocks.
-    return saliency_BT.shape[1] == trace.hidden_states[0].shape[1]
+    return saliency_BT.shape[1] == trace.forward.joint_states[0].shape[1]

@@ -112,10 +112,10 @@ def _attribute_input(trace: Trace, backward: str, heads: bool) -> Attribution:
 
 def _input_product(trace: Trace, coefficients: Gradients) -> Tensor:
     """Return activation × coefficient at the pixels of images, and at the embedding output of texts."""
-    # Without blocks the embedding output is not known: the words' embeddings are next to it.
-    if trace.is_image or not trace.forward.has_blocks:
+    # Where the embedding output is not known, the words' embeddings are next to it.
+    if trace.is_image or not trace.forward.has_embedding:
         return coefficients.leaf * trace.leaf
-    return coefficients.hidden_states[0] * trace.hidden_states[0]
+    return coefficients.hidden_states[0] * trace.forward.joint_states[0]
 
 
 def _sum_input(trace: Trace, product: Tensor) -> Tensor:
@@ -126,8 +126,8 @@ def _sum_input(trace: Trace, product: Tensor) -> Tensor:
 
 
 def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor | None:
-    """Return the relevance of each token at the output of every block (B,L,T); None if there are no blocks."""
-    if not trace.forward.has_blocks:
+    """Return the relevance of each token at the output of every block (B,L,T); None if they are not known."""
+    if not trace.forward.has_states:
         return None
     return _stack_patches(trace, _list_block_relevances(trace, coefficients))
 

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import Cache
 
-from clearhead.engine.blocks import composite_modules, first_activation, hook_modules
+from clearhead.engine.blocks import first_activation, hook_modules
+from clearhead.engine.composite_modules import composite_modules
 from clearhead.engine.context import eager_execution, frozen
 from clearhead.engine.forward import ForwardPass
 from clearhead.engine.recorded_pass import run_forward

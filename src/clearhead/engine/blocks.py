@@ -13,11 +13,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.utils.hooks import RemovableHandle
 
+from clearhead.engine.composite_modules import composite_modules, is_composite, is_norm, is_single_call
 from clearhead.engine.context import eager_execution, frozen, gc_paused, list_modules
 from clearhead.engine.lookups import list_sequence_lookups
 from clearhead.engine.lrp.context import is_activation
@@ -28,58 +28,8 @@ from clearhead.engine.tape import AttentionMap, Tape
 from clearhead.errors import UnsupportedModel
 from clearhead.model.language import SOURCE_LENGTH
 
-ACTIVATION_PACKAGES = ("transformers.activations", "torch.nn.modules.activation")
-SEALED_ACTIVATIONS = ("BloomGelu",)  # Without torch calls that the recorder would see.
-# Attention maps are found by their softmax, and a GLU multiplies two activations.
-NOT_COMPOSITE = (nn.Softmax, nn.MultiheadAttention, nn.GLU)
 # Integers that stand for the weights of a quantised layer.
 CODES = (torch.int8, torch.uint8)
-
-
-def is_composite(module: nn.Module) -> bool:
-    """Return whether a module is a norm or activation function: several operations that pass relevance as one.
-
-    A norm with layers of its own (PreNorm) is not one, whatever its name.
-    """
-    module_type = type(module)
-    if module_type in NOT_COMPOSITE:
-        return False
-    if _is_norm(module):
-        return not _has_layers(module)
-    return module_type.__module__ in ACTIVATION_PACKAGES or module_type.__name__ in SEALED_ACTIVATIONS
-
-
-def _is_norm(module: nn.Module) -> bool:
-    return type(module).__name__.endswith("Norm")
-
-
-def _has_layers(module: nn.Module) -> bool:
-    # The weight of a norm itself may have several axes, so only its children are asked.
-    return any(map(_has_matrix, module.children()))
-
-
-def _has_matrix(module: nn.Module) -> bool:
-    return any(parameter.dim() > 1 for parameter in module.parameters())
-
-
-def is_single_call(module: nn.Module) -> bool:
-    """Return whether a module makes one torch call, which the recorder sees without a hook."""
-    module_type = type(module)
-    if module_type.__module__ == "transformers.activations":
-        # The classes there write their formula out, but for those that hold torch's function.
-        return getattr(module, "act", None) is F.gelu
-    if is_composite(module):
-        return module_type in (nn.LayerNorm, nn.GELU, nn.SiLU)
-    return module_type.__module__.startswith("torch.nn.modules") and _has_no_children(module)
-
-
-def _has_no_children(module: nn.Module) -> bool:
-    return next(module.children(), None) is None
-
-
-def composite_modules(network: nn.Module) -> list[nn.Module]:
-    """Return the modules that are one operation in several torch calls."""
-    return [module for module in network.modules() if is_composite(module) and not is_single_call(module)]
 
 
 @contextmanager
@@ -95,7 +45,7 @@ def hook_modules(modules: Iterable[nn.Module], recorder: Recorder) -> Iterator[N
 
 def _register_hooks(module: nn.Module, recorder: Recorder) -> Iterator[RemovableHandle]:
     is_one_operation = is_composite(module)
-    hooks = _ModuleHooks(recorder, is_one_operation, is_one_operation and _is_norm(module))
+    hooks = _ModuleHooks(recorder, is_one_operation, is_one_operation and is_norm(module))
     yield module.register_forward_pre_hook(hooks.before, with_kwargs=True)
     yield module.register_forward_hook(hooks.after, with_kwargs=True)
 
@@ -156,6 +106,8 @@ class _ModuleHooks:
         if get_ident() != self._thread:
             return None
         maps = self._leave()
+        if not self._is_composite and all(attention.block is None for attention in maps):
+            self._note_plain(module, maps, [*args, *kwargs.values()], out)
         # Otherwise the recorder would see the tensor attributes that are read here.
         with DisableTorchFunction():
             _refuse_sealed(module, out)
@@ -175,6 +127,12 @@ class _ModuleHooks:
             elif self._is_decoder_block(maps, [*args, *kwargs.values()], result):
                 _set_decoder_block(maps, module, source, result)
         return replaced
+
+    def _note_plain(self, module: nn.Module, maps: list[AttentionMap], values: list[Any], out: Any) -> None:
+        """Note a module that keeps the tokens without attention, or attends without keeping them."""
+        with DisableTorchFunction():
+            if maps or _have_same_tokens(first_activation(values), first_activation([out])):
+                self._recorder.tape.plain.add(module)
 
     def _leave(self) -> list[AttentionMap]:
         """Undo `before`; return the attention maps that the call of the module has computed."""
@@ -225,7 +183,7 @@ def _is_sequence(value: Any) -> bool:
 def _is_recomputable(module: nn.Module) -> bool:
     """Return whether calling `module.forward` again is cheap and gives the same result."""
     # RReLU draws random slopes once the network is back in training mode. Repeating a norm costs more than it saves.
-    if isinstance(module, nn.RReLU) or _is_norm(module):
+    if isinstance(module, nn.RReLU) or is_norm(module):
         return False
     return _has_no_other_hooks(module)
 
@@ -285,12 +243,13 @@ class _Layout:
     """What the first pass of a network has found, as indices into its list of modules.
 
     `hooked` are the blocks and the composite modules; `blocks` has the block of each attention map, None if it has
-    none.
+    none. `has_gaps` is the tape's.
     """
 
     module_types: tuple[type, ...]
     hooked: tuple[int, ...]
     blocks: tuple[int | None, ...]
+    has_gaps: bool
 
 
 # Weak keys do not keep networks alive.
@@ -324,6 +283,7 @@ def record_forward(
         tape, logits = run([modules[index] for index in layout.hooked])
         # A network that takes another path may have other blocks: then it is run again with all hooks.
         if _find_blocks(tape, modules) == layout.blocks:
+            tape.has_gaps = layout.has_gaps
             return tape, logits
     # The modules are listed anew: BigBird exchanges its own at the first short text.
     modules = list_modules(network)
@@ -331,7 +291,8 @@ def record_forward(
     if list_modules(network) != modules:
         return record_forward(network, tensors, words, leaf, head, kept, gradients_only=gradients_only)
     blocks = _find_blocks(tape, modules)
-    _LAYOUTS[network] = _Layout(module_types, _select_hooked(network, modules, blocks), blocks)
+    tape.has_gaps = _have_gaps(tape, modules)
+    _LAYOUTS[network] = _Layout(module_types, _select_hooked(network, modules, blocks), blocks, tape.has_gaps)
     return tape, logits
 
 
@@ -392,6 +353,14 @@ def _find_blocks(tape: Tape, modules: list[nn.Module]) -> tuple[int | None, ...]
     """Return the index of the block around each attention map; None if it has none."""
     indices = {id(module): index for index, module in enumerate(modules)}
     return tuple(indices.get(id(attention.block)) for attention in tape.maps)
+
+
+def _have_gaps(tape: Tape, modules: list[nn.Module]) -> bool:
+    """Return whether a list of blocks has others among them: linear attention, state spaces, merged tokens (Hiera)."""
+    blocks = {attention.block for attention in tape.maps}
+    others = tape.plain - blocks
+    lists = [set(module.children()) for module in modules if isinstance(module, nn.ModuleList)]
+    return any(children & blocks and children & others for children in lists)
 
 
 def _select_hooked(network: nn.Module, modules: list[nn.Module], blocks: tuple[int | None, ...]) -> tuple[int, ...]:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.block_calls import BlockCall, find_block_calls, record_calls, repeat_recorded
-from clearhead.engine.blocks import composite_modules, run_recorded
+from clearhead.engine.blocks import run_recorded
+from clearhead.engine.composite_modules import composite_modules
 from clearhead.engine.conservation import Arrival, report_conservation
 from clearhead.engine.context import frozen, full_precision_autograd
 from clearhead.engine.forward import ForwardPass, float_input

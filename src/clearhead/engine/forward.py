@@ -51,6 +51,26 @@ class ForwardPass(ABC):
         """Raise UnsupportedModel if no blocks were found, or their tokens are not those of the input."""
 
     @property
+    def has_states(self) -> bool:
+        """Whether the outputs of the blocks are hidden states."""
+        return self.has_blocks
+
+    @property
+    def has_embedding(self) -> bool:
+        """Whether hidden state 0 is all that the output depends on."""
+        return self.has_blocks
+
+    def require_states(self) -> None:
+        """Raise UnsupportedModel unless the outputs of the blocks are hidden states."""
+        self.require_blocks()
+        if not self.has_states:
+            raise UnsupportedModel(
+                f"The blocks of {self.name} are no modules of their own (as in XLM), or have several streams, so the "
+                "hidden states between them are not known. Choose a method over attention maps, or one that reads "
+                "gradients at the input."
+            )
+
+    @property
     def embeddings(self) -> list[Tensor]:
         """The embedding output of every input sequence."""
         return [self.hidden_states[0]]
@@ -180,7 +200,16 @@ class FullForwardPass(ForwardPass):
     @property
     def has_blocks(self) -> bool:
         # Where tokens were moved, the blocks' tokens are not those of the input.
-        return bool(self.tape.blocks) and self._keeps_order
+        return bool(self.tape.blocks) and self._keeps_order and not self.tape.has_gaps
+
+    @cached_property
+    def has_states(self) -> bool:
+        # Residuals around all of them: these are parts of blocks, such as the attention alone.
+        return self.has_blocks and self.tape.is_stream(list_outputs(self._blocks))
+
+    @cached_property
+    def has_embedding(self) -> bool:
+        return self.has_blocks and self.tape.are_cuts(self.hidden_states[:1])
 
     @property
     def _keeps_order(self) -> bool:
@@ -204,6 +233,11 @@ class FullForwardPass(ForwardPass):
 
     def require_blocks(self) -> None:
         self._require_order()
+        if self.tape.has_gaps:
+            raise UnsupportedModel(
+                f"Some blocks of {self.name} have no attention maps (linear attention, state spaces, convolutions) or "
+                f"merge tokens, so that maps and hidden states would leave them out. {WITHOUT_BLOCKS}"
+            )
         if not self.has_blocks:
             raise UnsupportedModel(
                 f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them, or its "
@@ -233,10 +267,11 @@ class PixelForwardPass(FullForwardPass):
 
     def require_blocks(self) -> None:
         raise UnsupportedModel(
-            f"No attention maps were found in {self.name}: its pictures are read by a convolutional network or another "
-            "that is not a Transformer, or it hides the maps (load it with sdpa or eager). Choose a method that reads "
-            "gradients at the pixels, such as integrated-gradients or gradient-x-input, or one that hides parts of the "
-            "picture, such as occlusion, lime or shapley-sampling."
+            f"No attention maps were found in {self.name}, or not of all its blocks: its pictures are read by a "
+            "convolutional network or another that is not a Transformer, some blocks merge patches (Hiera, LeViT), or "
+            "it hides the maps (load it with sdpa or eager). Choose a method that reads gradients at the pixels, such "
+            "as integrated-gradients or gradient-x-input, or one that hides parts of the picture, such as occlusion, "
+            "lime or shapley-sampling."
         )
 
 

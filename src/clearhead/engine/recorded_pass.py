@@ -59,7 +59,8 @@ def run_forward(
         return _make_joined_pass(model, tape, logits)
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
-    if "pixel_values" in tensors and not tape.blocks:
+    # Blocks that merge patches in between (Hiera) are as good as none: pixels are read, in cells.
+    if "pixel_values" in tensors and (tape.has_gaps or not tape.blocks):
         tape.patches = choose_cells(tensors["pixel_values"])
         return PixelForwardPass(model.name, tape, logits)
     return FullForwardPass(model.name, tape, logits)

@@ -21,7 +21,7 @@ from clearhead.engine.attention import Masks, decompose_attention
 from clearhead.engine.balanced import LINEAR, PRODUCTS, QUOTIENTS, SELF_PRODUCTS, BalancedCalls, multiplies
 from clearhead.engine.lookups import WordLookups, looked_up_ids, looked_up_table
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
-from clearhead.engine.lrp.rules import gated_rule, rule_for
+from clearhead.engine.lrp.rules import bounded_convolution, gated_rule, rule_for
 from clearhead.engine.multi_head_attention import NAME as MULTI_HEAD_ATTENTION
 from clearhead.engine.multi_head_attention import can_decompose, decompose_heads
 from clearhead.engine.onednn import can_multiply, is_preferred, linear
@@ -216,6 +216,8 @@ class Recorder(TorchFunctionMode):
             # The other factor is a function of this one.
             if gated is not None and activations[0].shape == activations[1].shape:
                 return gated_rule(gated), [activations[gated]]
+        if call.name == "conv2d" and self._reads_pixels(call):
+            return bounded_convolution, activations
         return rule_for(call.name, call.function), activations
 
     def _call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
@@ -288,6 +290,11 @@ class Recorder(TorchFunctionMode):
             self._mark_recomputable(call, out)
         if name == "conv2d" and self._cuts_pixels(call):
             self.tape.patches = (out.shape[-2], out.shape[-1])
+
+    def _reads_pixels(self, call: TorchCall) -> bool:
+        """Return whether a convolution reads the image itself, which may have been padded."""
+        leaf = self.tape.leaf
+        return leaf is not None and leaf.dim() >= 4 and call.first.shape[-3] == leaf.shape[-3]
 
     def _cuts_pixels(self, call: TorchCall) -> bool:
         """Return whether a convolution cuts the image into patches: that of the pixels, or the last of a backbone."""

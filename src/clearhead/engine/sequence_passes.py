@@ -46,6 +46,15 @@ class PairForwardPass(FullForwardPass):
     def has_blocks(self) -> bool:
         return self._find_stacks() is not None
 
+    @cached_property
+    def has_states(self) -> bool:
+        # A block of one stack never is all that the output depends on.
+        return self.has_blocks
+
+    @cached_property
+    def has_embedding(self) -> bool:
+        return self.has_blocks
+
     def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
         return self._stacks.join_states(states)
 

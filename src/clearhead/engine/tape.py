@@ -71,7 +71,8 @@ class Tape:
     `patches` are the rows and columns of the patch convolution of an image; `switch` selects the backward pass that
     autograd runs over the same operations; `module_outputs` are the outputs of the modules that are kept. A tape for
     `gradients_only` keeps no attention maps, and its steps have no relevance rules, which would keep activations that
-    autograd does not need. `layouts` are those of the look-ups of the input's words; None is unknown.
+    autograd does not need. `layouts` are those of the look-ups of the input's words; None is unknown. `plain` are
+    modules that may be blocks but for attention or their tokens, and `has_gaps` tells that some stand among blocks.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -84,6 +85,8 @@ class Tape:
     gradients_only: bool = False
     module_outputs: dict[str, list[KeptOutput]] = field(default_factory=dict)
     layouts: list[WordLayout | None] = field(default_factory=list)
+    plain: set[nn.Module] = field(default_factory=set)
+    has_gaps: bool = False
 
     @property
     def blocks(self) -> list[AttentionMap]:
@@ -96,12 +99,18 @@ class Tape:
         cuts = self._find_cuts()
         return all(self.node_of(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
 
-    def _find_cuts(self) -> set[int]:
-        """Return the nodes that no later step bypasses: no parent of a later step comes before them."""
+    def is_stream(self, tensors: Sequence[Tensor]) -> bool:
+        """Return whether the last of these activations depends on the input only through one before it."""
+        *earlier, last = [self.node_of(tensor) or 0 for tensor in tensors]
+        return not earlier or not self._find_cuts(last).isdisjoint(earlier)
+
+    def _find_cuts(self, end: int | None = None) -> set[int]:
+        """Return the nodes that no later step up to `end` bypasses: no parent of such a step comes before them."""
         cuts = set()
-        lowest = self.count
+        lowest = end or self.count
+        steps = [step for step in self.steps if step.node <= lowest]
         # From the end, so that `lowest` is the first node that any later step reads.
-        for step in reversed(self.steps):
+        for step in reversed(steps):
             if lowest >= step.node:
                 cuts.add(step.node)
             # A step without known parents may depend on anything, so nothing before it is a cut.

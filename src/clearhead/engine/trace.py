@@ -71,6 +71,7 @@ class Trace:
     @property
     def hidden_states(self) -> list[Tensor]:
         """Embedding output and output of every block, each (B,T,D)."""
+        self.forward.require_states()
         return self.forward.joint_states
 
     @property
@@ -190,7 +191,7 @@ class Trace:
 
     def hidden_coefficients(self, backward: str) -> list[Tensor]:
         """Return what a backward pass gives at the hidden states, each (B,T,D)."""
-        self.forward.require_blocks()
+        self.forward.require_states()
         return self.coefficients(backward).hidden_states
 
     @property

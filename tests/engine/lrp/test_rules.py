@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers as hf
 from helpers.tiny_models import model, tensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,6 +55,32 @@ def test_positive_is_equation_5(seed, with_bias):
     bias = draw(seed + 3, 5) if with_bias else None
     (share,) = propagate(rules.linear, F.linear, relevance, make_context(), x, weight, bias)
     torch.testing.assert_close(share, naive_linear(x.detach(), weight, relevance, lambda a, b: a * b >= 0))
+
+
+@pytest.mark.parametrize("rule_set", [POSITIVE, Z_PLUS])
+@pytest.mark.parametrize("options", [{"groups": 4, "padding": 1}, {"stride": 2}, {"groups": 2, "dilation": (2, 1)}])
+def test_a_convolution_inside_a_network_is_a_linear_layer(rule_set, options):
+    x, weight = activation(draw(0, 2, 4, 6, 5)), draw(1, 8, 4 // options.get("groups", 1), 3, 3)
+    relevance = draw(2, *F.conv2d(x, weight, **options).shape)
+    (share,) = propagate(rules.convolution, F.conv2d, relevance, make_context(rule_set), x, weight, **options)
+    # The layer's matrix, one column for each input: what a single one at that input gives.
+    units = torch.eye(x[0].numel(), dtype=x.dtype).view(-1, *x.shape[1:])
+    matrix = F.conv2d(units, weight, **options).flatten(1).T
+    keep = {POSITIVE: lambda a, b: a * b >= 0, Z_PLUS: lambda a, b: (a >= 0) & (b >= 0)}[rule_set]
+    expected = naive_linear(x.detach().flatten(1), matrix, relevance.flatten(1), keep)
+    torch.testing.assert_close(share.flatten(1), expected)
+
+
+def test_only_the_convolution_of_the_pixels_is_bounded(monkeypatch):
+    bounded = []
+    monkeypatch.setattr(rules, "_propagate_bounded", lambda *args: bounded.append(args) or torch.zeros_like(args[1]))
+    sizes = {"hidden_sizes": [8] * 4, "depths": [1] * 4, "num_attention_heads": [1] * 4, "num_labels": 3}
+    network = hf.SegformerForImageClassification(hf.SegformerConfig(**sizes)).double().eval()
+    trace = clearhead.capture(network, {"pixel_values": draw(0, 1, 3, 32, 32)}, 0)
+    trace.embedding_relevance(Z_PLUS)
+    assert not bounded
+    trace.pixel_relevance()
+    assert len(bounded) == 1
 
 
 @pytest.mark.parametrize("rule_set", [POSITIVE, Z_PLUS])

@@ -235,7 +235,48 @@ def contribution(function: Callable[..., Tensor]) -> Rule:
     return rule
 
 
-def conv2d(
+def convolution(
+    saved: SavedTensors,
+    out: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> RuleResult:
+    """A convolution inside a network: a linear layer of the window around each position."""
+    _require_constant(weight)
+    _require_plain(padding)
+    saved_x = saved.save(input)
+
+    def unfold(values: Tensor) -> Tensor:
+        windows_BFL = F.unfold(values, weight.shape[2:], dilation, padding, stride)
+        return windows_BFL.mT
+
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        windows_BLF, fold = vjp(unfold, saved_x.to(relevance.dtype))
+        matrix = _spread_groups(weight.detach().to(relevance.dtype), groups)
+        call = LinearCall(windows_BLF, matrix, None, None)
+        return fold(context.rules.linear(call, relevance.flatten(2).mT, context))
+
+    return (input,), backward
+
+
+def _require_plain(padding: Any) -> None:
+    if isinstance(padding, str):
+        raise UnsupportedOperation(f"A convolution with padding={padding!r} has no relevance rule.")
+
+
+def _spread_groups(kernel: Tensor, groups: int) -> Tensor:
+    """Return the kernel of a grouped convolution as the matrix of a linear layer that reads whole windows."""
+    rows = kernel.flatten(1)
+    # One block per group on the diagonal: a group reads its own channels only.
+    return torch.block_diag(*rows.chunk(groups))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def bounded_convolution(
     saved: SavedTensors,
     out: Tensor,
     input: Tensor,
@@ -315,7 +356,7 @@ RULES: dict[str, Rule] = {
     **_for_names(transpose, "transpose swapaxes swapdims"),
     "permute": permute,
     "getitem": getitem,
-    "conv2d": conv2d,
+    "conv2d": convolution,
 }
 
 
