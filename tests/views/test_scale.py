@@ -113,6 +113,20 @@ def test_an_image_has_the_scale_of_its_patches_and_pixels():
     assert pixels.find_share(1 / 64) == pytest.approx(scale.find_share(1.0))
 
 
+def test_effects_of_pixels_that_cancel_are_not_all_dark():
+    explanation = pictured()
+    effect = {"unit": "logit", "base": 0.0, "prediction": 1.0}
+    small, large = 1e-6, 5.0
+    for size in (small, large):
+        signs = np.where(np.indices((32, 32)).sum(0) % 2, 1.0, -1.0) * np.linspace(0, size, 32)
+        fine = replace(explanation, pixels=signs, diagnostics={"effect": effect})
+        scale = make_scale(fine)
+        full = scale_pixels(fine, scale).full
+        # Small effects keep the fixed scale, and look small.
+        expected = scale.full / 64 if size == small else size
+        assert full == pytest.approx(expected, rel=0.05)
+
+
 def test_classes_have_equal_colours_for_equal_shares():
     first, second = share_scales([review(), review(relevance=review().relevance / 4)])
     assert first.find_share(first.full) == pytest.approx(second.find_share(second.full))

@@ -281,7 +281,10 @@ def scale_pixels(explanation: Explanation, scale: Scale) -> Scale:
     sizes = np.abs(pixels[np.isfinite(pixels)])
     # So many pixels lie in a patch: numbers are those of an area as large as one.
     area = max(1.0, pixels.size / max(1, int((~explanation.special).sum())))
-    full = scale.full / area if scale.is_effect else _find_percentile(sizes)
+    full = _find_percentile(sizes)
+    if scale.is_effect:
+        # Fixed, so that effects of nothing look like it; but effects of single pixels cancel, and may be far larger.
+        full = max(full, scale.full / area)
     return replace(scale, full=full, total=float(sizes.sum()) / area)
 
 
