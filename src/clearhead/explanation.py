@@ -1,9 +1,9 @@
 """The result of attribution: tokens, relevance and provenance of one input."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -179,8 +179,10 @@ class Explanation:
                 first = first_tokens[index]
                 relevance[index] = reduce(self.relevance[first : first + count])
         segments = self._find_segments(first_tokens)
-        texts = _cut_texts(self._segments, zip(segments, starts, ends, strict=True))
-        return list(map(Word._make, zip(texts, relevance, starts, ends, segments, strict=True)))
+        texts = _cut_texts(self._segments, segments, starts, ends)
+        fields = zip(texts, relevance, starts, ends, segments, strict=True)
+        # What `Word._make` does, without calling Python for each of the words: they may be millions.
+        return list(map(tuple.__new__, repeat(Word), fields))
 
     def _find_segments(self, tokens: Sequence[int]) -> list[int]:
         """Return the index of the text that each of these tokens is of."""
@@ -270,8 +272,11 @@ def _find_reduction(name: str) -> Callable[[Array], float]:
     return REDUCTIONS[name]
 
 
-def _cut_texts(segments: Sequence[str], spans: Iterable[tuple[int, int, int]]) -> list[str]:
-    return [segments[segment][start:end] for segment, start, end in spans]
+def _cut_texts(texts: Sequence[str], segments: list[int], starts: list[int], ends: list[int]) -> list[str]:
+    if len(texts) == 1:
+        (text,) = texts
+        return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [texts[segment][start:end] for segment, start, end in zip(segments, starts, ends, strict=True)]
 
 
 def _is_in_segment(offset: tuple[int, ...], segment: int) -> bool:

@@ -60,7 +60,7 @@ def in_threads(monkeypatch):
         return streams._executor(helper).submit(work).result
 
     monkeypatch.setattr(streams, "run_in_background", run_in_background)
-    monkeypatch.setattr(encoding, "_chunk_size", lambda model: 16)
+    monkeypatch.setattr(encoding, "_cut_chunks", lambda model, inputs: encoding.cut_growing([1] * len(inputs), 16))
 
 
 def explain_all(monkeypatch, start_batch):

@@ -1,6 +1,7 @@
 """Texts that are encoded together are those that are encoded one by one."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_what_cannot_be_encoded_together_is_encoded_one_by_one(inputs):
 
 
 def test_a_gpu_gets_texts_in_chunks(monkeypatch):
-    monkeypatch.setattr(encoding, "_chunk_size", lambda model: 4)
+    monkeypatch.setattr(encoding, "_cut_chunks", lambda model, inputs: encoding.cut_growing([1] * len(inputs), 4))
     model = model_with(word_tokenizer())
     texts = random_texts(10, 4)
     chunks = list(encoding.encode_chunks(model, texts, overflow="truncate"))
@@ -125,6 +126,34 @@ def test_a_gpu_gets_texts_in_chunks(monkeypatch):
     assert [start for start, _ in chunks] == [0, 1, 3, 7]
     rows = [row for _, encoded in chunks for row in encoded]
     assert rows == list(encode_all(model, texts, overflow="truncate"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ends"),
+    [
+        # A sixteenth of 64 at first, then twice as many characters each time.
+        ([4] * 40, [1, 3, 7, 15, 31, 40]),
+        ([100, 100, 1, 1], [1, 2, 4]),
+        ([1, 100, 1], [1, 2, 3]),
+        ([], []),
+    ],
+)
+def test_parts_double_up_to_the_largest_and_have_an_item_each(sizes, ends):
+    assert list(encoding.cut_growing(sizes, 64)) == list(pairwise([0, *ends]))
+
+
+def test_long_texts_come_in_smaller_chunks(monkeypatch):
+    model = model_with(word_tokenizer())
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    monkeypatch.setattr(encoding, "CHARACTERS_PER_CHUNK", 64)
+
+    def count_texts(text):
+        return [end - start for start, end in encoding._cut_chunks(model, [text] * 100)]
+
+    assert max(count_texts("a film")) == 10
+    assert max(count_texts("a good film " * 2)) == 2
+    # Both texts of a pair count.
+    assert max(count_texts(("a film", "a film"))) == 5
 
 
 def test_columns_are_small():

@@ -54,7 +54,8 @@ __all__ = [
 MAX_THREADS = 8
 MAX_NAMED_WORDS = 5
 IMAGE_BATCH_AXES = 4
-TEXTS_PER_CHUNK = 8192
+CHARACTERS_PER_CHUNK = 2**20
+"""Two full batches of a GPU, at four characters a token: each chunk is encoded while another is explained."""
 IMAGES_PER_CHUNK = 512
 FIRST_CHUNK_SHARE = 16
 """How much smaller than the others the first chunk is: a GPU waits for it."""
@@ -175,26 +176,36 @@ def encode_chunks(
     """
     _refuse_pairs(model)
     encoder = TextEncoder(model, overflow, pause)
-    for start, end in _cut_chunks(len(inputs), _chunk_size(model)):
+    for start, end in _cut_chunks(model, inputs):
         yield start, _encode_together(encoder, inputs[start:end], start)
 
 
-def _chunk_size(model: Model) -> int | None:
-    """Return how many inputs are encoded at a time; None for all."""
+def _cut_chunks(model: Model, inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Yield where chunks begin and end."""
     if model.device.type != "cuda":
-        return None
-    return IMAGES_PER_CHUNK if model.takes_images else TEXTS_PER_CHUNK
+        return iter([(0, len(inputs))])
+    if model.takes_images:
+        return cut_growing([1] * len(inputs), IMAGES_PER_CHUNK)
+    return cut_growing(list(map(_count_characters, inputs)), CHARACTERS_PER_CHUNK)
 
 
-def _cut_chunks(count: int, largest: int | None) -> Iterator[tuple[int, int]]:
-    """Yield where chunks begin and end, each twice as large as the one before, up to the largest."""
-    if largest is None:
-        largest = FIRST_CHUNK_SHARE * count
+def _count_characters(source: Any) -> int:
+    """Return the characters of a text, or of both texts of a pair; other inputs count as one."""
+    if isinstance(source, str):
+        return len(source)
+    return sum(map(len, source)) if _is_pair(source) else 1
+
+
+def cut_growing(sizes: Sequence[int], largest: int) -> Iterator[tuple[int, int]]:
+    """Yield where parts of a sequence begin and end, each twice as large as the one before, up to the largest."""
+    before = np.concatenate([[0], np.cumsum(sizes)])
     size = max(1, largest // FIRST_CHUNK_SHARE)
     start = 0
-    while start < count:
-        yield start, min(start + size, count)
-        start += size
+    while start < len(sizes):
+        # At least one item, however large.
+        end = max(start + 1, int(np.searchsorted(before, before[start] + size, side="right")) - 1)
+        yield start, end
+        start = end
         # Encoding is faster than the passes, so that the next chunk is ready when this one is explained.
         size = min(2 * size, largest)
 

@@ -22,7 +22,8 @@ from clearhead.model.batches import (
     validate_vocabulary,
 )
 from clearhead.model.model import Model, max_tokens
-from clearhead.model.text_inputs import Text, knows_offsets, select_inputs, tokenise
+from clearhead.model.text_encodings import Encodings, tokenise_many
+from clearhead.model.text_inputs import Text, knows_offsets
 from clearhead.model.word_columns import Characters, PlacedOffsets, TextWords, TokenColumns, WordColumns, shrink
 
 TEXTS_PER_CALL = 256
@@ -153,8 +154,10 @@ class TextEncoder:
         characters = _read_characters(texts)
         if characters is None:
             return None
-        result = tokenise(self.model, _split_segments(texts), self.overflow)
-        columns = _make_columns(texts, result, characters, self.names)
+        encodings = tokenise_many(self.model, _split_segments(texts), self.overflow)
+        if encodings is None:
+            return None
+        columns = _make_columns(texts, encodings, characters, self.names)
         if not _is_valid(self.model, columns, self.overflow):
             return None
         self._name_ids(columns.values["input_ids"])
@@ -208,19 +211,21 @@ def _list_segments(texts: Sequence[Text]) -> Iterator[str]:
             yield from text
 
 
-def _make_columns(texts: Sequence[Text], result: Any, characters: Characters, names: dict[int, str]) -> TextColumns:
-    tokens = _read_tokens(texts, result, characters)
+def _make_columns(
+    texts: Sequence[Text], encodings: Encodings, characters: Characters, names: dict[int, str]
+) -> TextColumns:
+    tokens = _read_tokens(texts, encodings, characters)
     offsets = shrink(_number_segments(texts, tokens))
     words = WordColumns.of(tokens, characters)
-    return TextColumns(texts, tokens.starts, _flatten_inputs(result), tokens.special, offsets, names, words)
+    return TextColumns(texts, tokens.starts, encodings.read_inputs(), tokens.special, offsets, names, words)
 
 
-def _read_tokens(texts: Sequence[Text], result: Any, characters: Characters) -> TokenColumns:
-    lengths = np.fromiter(map(len, result["input_ids"]), np.int64, len(texts))
-    special = _flatten(result["special_tokens_mask"], np.int8).astype(bool)
+def _read_tokens(texts: Sequence[Text], encodings: Encodings, characters: Characters) -> TokenColumns:
+    lengths = encodings.lengths
     text = np.repeat(np.arange(len(texts)), lengths)
-    segment = text if isinstance(texts[0], str) else 2 * text + _find_segments(result, len(texts))
-    return TokenColumns(_sum_before(lengths), text, segment, _find_spans(result, segment, characters), special)
+    segment = text if isinstance(texts[0], str) else 2 * text + encodings.read_segments()
+    spans = _skip_spaces(encodings.read_spans(), segment, characters)
+    return TokenColumns(_sum_before(lengths), text, segment, spans, encodings.read_special())
 
 
 def _number_segments(texts: Sequence[Text], tokens: TokenColumns) -> Array:
@@ -235,37 +240,10 @@ def _sum_before(counts: Array) -> Array:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _flatten_inputs(result: Any) -> dict[str, Array]:
-    return {name: _flatten(rows, _choose_type(name)) for name, rows in select_inputs(result).items()}
-
-
-def _choose_type(name: str) -> Any:
-    # Masks and the numbers of segments are small.
-    return np.int32 if name == "input_ids" else np.int8
-
-
-def _flatten(rows: Sequence[Sequence[int]], dtype: Any) -> Array:
-    return np.fromiter(chain.from_iterable(rows), dtype)
-
-
-def _find_spans(result: Any, segment: Array, characters: Characters) -> Array:
+def _skip_spaces(spans: Array, segment: Array, characters: Characters) -> Array:
     """Return (start, end) of every token, without leading spaces."""
-    start, end = _read_spans(result)
+    start, end = spans.T
     return np.stack([characters.skip_spaces(segment, start, end), end], 1)
-
-
-def _read_spans(result: Any) -> Array:
-    """Return the starts and the ends of all tokens (2,N)."""
-    spans = chain.from_iterable(result["offset_mapping"])
-    return _flatten(spans, np.int32).reshape(-1, 2).T  # type: ignore[arg-type]
-
-
-def _find_segments(result: Any, count: int) -> Array:
-    """Return for every token of pairs which text it is of; special tokens, whose span is empty, count to the first."""
-    ids = chain.from_iterable(map(result.sequence_ids, range(count)))
-    # As floats, None becomes NaN.
-    segments: Array = np.nan_to_num(np.array(list(ids), dtype=float)).astype(np.int64)
-    return segments
 
 
 def _is_valid(model: Model, columns: TextColumns, overflow: str) -> bool:

@@ -22,6 +22,7 @@ OVERFLOW_ADVICE = (
 PROMPT_ADVICE = (" Shorten the prompt.",)
 # What is kept of a tokenizer's result: some return more than the network takes.
 NETWORK_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
 
 
 def encode_text(
@@ -89,17 +90,23 @@ def _split_pair(text: Text) -> tuple[str, ...]:
     return (text,)
 
 
-def tokenise(model: Model, segments: Sequence[Any], overflow: str, *, add_special_tokens: bool = True) -> Any:
+def tokenise(
+    model: Model, segments: Sequence[Any], overflow: str, *, add_special_tokens: bool = True, ids_only: bool = False
+) -> Any:
     """Call the tokenizer with a text, or the two of a pair; with lists of them it returns lists."""
     return model.processor(
         *segments,
         add_special_tokens=add_special_tokens,
-        return_special_tokens_mask=True,
-        return_offsets_mapping=knows_offsets(model.processor),
         # The length is validated afterwards: no warning about it.
         verbose=False,
+        **(IDS_ONLY if ids_only else _list_results(model)),
         **_truncation_options(model, overflow),
     )
+
+
+def _list_results(model: Model) -> dict[str, bool]:
+    """Return what the tokenizer is asked for besides the network's inputs."""
+    return {"return_special_tokens_mask": True, "return_offsets_mapping": knows_offsets(model.processor)}
 
 
 def knows_offsets(tokenizer: Any) -> bool:

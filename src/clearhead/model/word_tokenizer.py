@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 PADDING = 0
@@ -13,7 +13,6 @@ _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # A word begins with the blanks before it, and the last also has those after it, so that nothing is lost.
 _PIECE = re.compile(rf"\s*(?:[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+(?:['’\-][^\W{_IDEOGRAPHS}]+)*|[^\w\s])(?:\s+\Z)?")
 
-COLUMNS = ("input_ids", "offset_mapping", "special_tokens_mask")
 Segments = tuple[str, ...]
 
 
@@ -29,14 +28,41 @@ class Token(NamedTuple):
         return int(self.segment is None)
 
 
+@dataclass(frozen=True)
+class WordEncoding:
+    """The tokens of a text, by the names of the tokenizers library."""
+
+    tokens: Sequence[Token]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def ids(self) -> list[int]:
+        return [token.input_ids for token in self.tokens]
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return [token.offset_mapping for token in self.tokens]
+
+    @property
+    def special_tokens_mask(self) -> list[int]:
+        return [token.special_tokens_mask for token in self.tokens]
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        """Which segment of a pair each token is of; None for the separator."""
+        return [token.segment for token in self.tokens]
+
+
 class WordTokens(dict[str, list[Any]]):
     """The tokens of a text, or lists of those of several texts, as tokenizers return them."""
 
-    segments: list[list[int | None]]
+    encodings: list[WordEncoding]
 
     def sequence_ids(self, index: int = 0) -> list[int | None]:
         """Return for each token of a text which segment of a pair it is of; None for the separator."""
-        return self.segments[index]
+        return self.encodings[index].sequence_ids
 
 
 class WordTokenizer:
@@ -46,6 +72,7 @@ class WordTokenizer:
     """
 
     is_fast = True
+    model_input_names = ("input_ids",)
     pad_token_id = PADDING
     unk_token_id = None
     mask_token_id = None
@@ -67,7 +94,7 @@ class WordTokenizer:
         """Return the tokens of one text, which are in no list."""
         batch = _join_rows([self._encode(segments)])
         tokens = WordTokens({name: rows[0] for name, rows in batch.items()})
-        tokens.segments = batch.segments
+        tokens.encodings = batch.encodings
         return tokens
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
@@ -119,11 +146,11 @@ def _trim(match: re.Match[str]) -> tuple[int, int]:
 
 def _join_rows(rows: Sequence[Sequence[Token]]) -> WordTokens:
     """Return the tokens of texts by name, as tokenizers do."""
-    columns = {name: _list_column(rows, name) for name in COLUMNS}
-    tokens = WordTokens(columns)
-    tokens.segments = _list_column(rows, "segment")
+    encodings = list(map(WordEncoding, rows))
+    tokens = WordTokens(
+        input_ids=[encoding.ids for encoding in encodings],
+        offset_mapping=[encoding.offsets for encoding in encodings],
+        special_tokens_mask=[encoding.special_tokens_mask for encoding in encodings],
+    )
+    tokens.encodings = encodings
     return tokens
-
-
-def _list_column(rows: Sequence[Sequence[Token]], name: str) -> list[list[Any]]:
-    return [list(map(attrgetter(name), row)) for row in rows]
