@@ -26,6 +26,8 @@ MOVES = split_names(
     repeat_interleave broadcast_to tile dropout
     """
 )
+ROLES = GATES | CONSTANTS | CHOICES | MOVES | {"softmax"}
+"""Operations whose results may have a role of their own, or that of their operand."""
 
 
 class ActivationRoles:
@@ -39,6 +41,9 @@ class ActivationRoles:
 
     def note(self, name: str, node: int, parents: Sequence[int]) -> None:
         """Note the roles of an operation's result."""
+        # Of constants everything is constant; most networks have none, and most operations give no role.
+        if name not in ROLES and not self.held:
+            return
         self._note_constant(name, node, parents)
         if name in GATES:
             self.gates.add(node)

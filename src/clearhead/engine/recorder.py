@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.overrides import TorchFunctionMode
 
-from clearhead.engine.activation_roles import ActivationRoles
+from clearhead.engine.activation_roles import CHOICES, ActivationRoles
 from clearhead.engine.attention import Masks, decompose_attention
 from clearhead.engine.balanced import LINEAR, PRODUCTS, QUOTIENTS, SELF_PRODUCTS, BalancedCalls, multiplies
 from clearhead.engine.lookups import WordLookups, looked_up_ids, looked_up_table
@@ -235,7 +235,7 @@ class Recorder(TorchFunctionMode):
         """Return whether a call of an operation whose gradient is its rule has no constant or product in it."""
         if multiplies(name, args, kwargs):
             return False
-        return not args or not self._roles.chooses_experts(name, self._saved.node_of(args[0]))
+        return name not in CHOICES or not args or not self._roles.chooses_experts(name, self._saved.node_of(args[0]))
 
     def _check_in_place(self, name: str, activations: list[Tensor]) -> None:
         """Refuse the balanced passes if a write in place is not linear: its backward cannot be replaced."""

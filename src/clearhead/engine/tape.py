@@ -107,15 +107,15 @@ class Tape:
     def _find_cuts(self, end: int | None = None) -> set[int]:
         """Return the nodes that no later step up to `end` bypasses: no parent of such a step comes before them."""
         cuts = set()
-        lowest = end or self.count
-        steps = [step for step in self.steps if step.node <= lowest]
+        last = lowest = end or self.count
         # From the end, so that `lowest` is the first node that any later step reads.
-        for step in reversed(steps):
-            if lowest >= step.node:
-                cuts.add(step.node)
+        for node, parents, _ in reversed(self.steps):
+            if node > last:
+                continue
+            if node <= lowest:
+                cuts.add(node)
             # A step without known parents may depend on anything, so nothing before it is a cut.
-            first_parent = min(step.parents, default=0)
-            lowest = min(lowest, first_parent)
+            lowest = min(lowest, *parents) if parents else 0
         return cuts
 
     def node_of(self, tensor: Tensor) -> int | None:
