@@ -16,8 +16,11 @@ from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
 from clearhead.perturbation.curves import removal_masks
 from clearhead.perturbation.features import Features, holds_images, label_positions
-from clearhead.perturbation.ranking import pixel_map, removal_stages
+from clearhead.perturbation.ranking import pixel_map, removal_stages, removal_stages_of_maps
 from clearhead.perturbation.run import perturbed_logits
+
+MAPS_PER_SORT = 64
+"""Maps of pixels that are ranked at a time: enough for a GPU, and some tens of megabytes."""
 
 
 def removed_logits(
@@ -36,9 +39,7 @@ def removed_logits(
     """
     inputs = collate_examples(model, cases)
     staging = _Staging(shares, lowest)
-    features = []
-    for row, case in enumerate(cases):
-        features.append(_stage_example(inputs, row, case, explanation_for(case, key), staging))
+    features = _stage_examples(inputs, cases, [explanation_for(case, key) for case in cases], staging)
     # Every example has the same stages, so all of them share one tensor of masks.
     masks = [staging.masks(keep)] * len(cases)
     logits = perturbed_logits(model, inputs, masks, features, replacement=replacement)
@@ -53,9 +54,15 @@ class _Staging:
     lowest: bool
 
     def number(self, relevance: Array) -> Tensor:
-        """Return the label of each token or pixel: the first share that removes it, counted from 1."""
+        """Return the label of each token: the first share that removes it, counted from 1."""
         # Label 0 is for what is never removed.
         return torch.from_numpy(removal_stages(relevance, self.shares, lowest=self.lowest) + 1)
+
+    def number_maps(self, relevance_NX: Tensor) -> Tensor:
+        """Return the labels of the pixels of many maps (N,X), on the CPU."""
+        stages_NX = removal_stages_of_maps(relevance_NX, self.shares, lowest=self.lowest)
+        # Small numbers: a photo has fifty thousand of them, and the photos of many methods are kept together.
+        return (stages_NX + 1).to(_smallest_type(len(self.shares) + 1)).cpu()
 
     def features(self, labels: Tensor) -> Features:
         # The last stage holds what no share removes.
@@ -68,12 +75,23 @@ class _Staging:
         return removal_masks(stages, stages[1:], reveal=keep)
 
 
-def _stage_example(
+def _smallest_type(highest: int) -> torch.dtype:
+    return torch.uint8 if highest <= torch.iinfo(torch.uint8).max else torch.int16
+
+
+def _stage_examples(
+    inputs: Inputs, cases: Sequence[ExplainedExample], explanations: Sequence[Explanation], staging: _Staging
+) -> list[Features]:
+    """Group the tokens or pixels of every input by the share at which they are removed."""
+    if holds_images(inputs):
+        return _stage_pixels(inputs.tensors["pixel_values"], explanations, staging)
+    rows = enumerate(zip(cases, explanations, strict=True))
+    return [_stage_text(inputs, row, case, explanation, staging) for row, (case, explanation) in rows]
+
+
+def _stage_text(
     inputs: Inputs, row: int, case: ExplainedExample, explanation: Explanation, staging: _Staging
 ) -> Features:
-    """Group the tokens or pixels of one input by the share at which they are removed."""
-    if holds_images(inputs):
-        return _stage_pixels(inputs.tensors["pixel_values"], explanation, staging)
     is_special = np.array(inputs.items[row].special, dtype=bool)
     _check_length(explanation, len(is_special), case.example.id)
     width = inputs.tensors["input_ids"].shape[1]
@@ -85,11 +103,16 @@ def _stage_tokens(width: int, real: Array, explanation: Explanation, staging: _S
     return staging.features(label_positions(width, torch.from_numpy(real), stages))
 
 
-def _stage_pixels(pixels_ECPQ: Tensor, explanation: Explanation, staging: _Staging) -> Features:
+def _stage_pixels(pixels_ECPQ: Tensor, explanations: Sequence[Explanation], staging: _Staging) -> list[Features]:
+    features: list[Features] = []
     height, width = pixels_ECPQ.shape[-2:]
-    # Pixels of the upsampled map are ranked, not patches, as in TransAtt.
-    relevance = pixel_map(explanation, height, width).flatten()
-    return staging.features(staging.number(relevance).reshape(height, width))
+    for start in range(0, len(explanations), MAPS_PER_SORT):
+        # Pixels of the upsampled map are ranked, not patches, as in TransAtt.
+        maps = [pixel_map(explanation, height, width) for explanation in explanations[start : start + MAPS_PER_SORT]]
+        relevance_NX = torch.from_numpy(np.stack(maps)).flatten(1).to(pixels_ECPQ.device)
+        labels_NPQ = staging.number_maps(relevance_NX).reshape(-1, height, width)
+        features += map(staging.features, labels_NPQ)
+    return features
 
 
 def _check_length(explanation: Explanation, tokens: int, name: str) -> None:

@@ -29,7 +29,8 @@ class Rows:
     def _labels(self, rows: Tensor, device: torch.device) -> Tensor:
         # Labels of an image are large: each example's are moved to the device once, not once per row.
         examples, inverse_N = torch.unique(self.example_R[rows], return_inverse=True)
-        return self.labels_EX[examples].to(device)[inverse_N.to(device)]
+        # Kept as small numbers, but `gather` takes long ones.
+        return self.labels_EX[examples].to(device).long()[inverse_N.to(device)]
 
 
 def chunk_rows(count: int) -> list[Tensor]:

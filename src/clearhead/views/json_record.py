@@ -16,6 +16,7 @@ from clearhead.views.trust import format_check
 
 # A change that would break a reader gets a new number.
 FORMAT = 1
+NO_POSITION: Mapping[str, int | None] = dict.fromkeys(("segment", "start", "end"))
 
 
 def record(explanation: Explanation | JointExplanation, name: str | None = None) -> dict[str, Any]:
@@ -167,21 +168,22 @@ def _name_versus(explanation: Explanation) -> Any:
 
 
 def _token_records(explanation: Explanation) -> list[dict[str, Any]]:
-    return [_token_record(explanation, index) for index in range(len(explanation.tokens))]
+    # As lists: Python's own numbers are read faster than those of an array one by one.
+    columns = (explanation.tokens, explanation.relevance.tolist(), explanation.special.tolist())
+    rows = enumerate(zip(*columns, strict=True))
+    return [_token_record(explanation, index, *row) for index, row in rows]
 
 
-def _token_record(explanation: Explanation, index: int) -> dict[str, Any]:
-    return {
-        "token": explanation.tokens[index],
-        "relevance": float(explanation.relevance[index]),
-        "special": bool(explanation.special[index]),
-        **_token_position(explanation, index),
-    }
+def _token_record(
+    explanation: Explanation, index: int, token: str, relevance: float, is_special: bool
+) -> dict[str, Any]:
+    position = NO_POSITION if is_special else _token_position(explanation, index)
+    return {"token": token, "relevance": relevance, "special": is_special, **position}
 
 
-def _token_position(explanation: Explanation, index: int) -> dict[str, int | None]:
-    if explanation.offsets is None or explanation.special[index]:
-        return dict.fromkeys(("segment", "start", "end"))
+def _token_position(explanation: Explanation, index: int) -> Mapping[str, int | None]:
+    if explanation.offsets is None:
+        return NO_POSITION
     *pair_index, start, end = explanation.offsets[index]
     # Offsets of a single text do not name it.
     segment = pair_index[0] if pair_index else 0
