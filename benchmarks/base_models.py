@@ -50,9 +50,6 @@ PAPER_EXAMPLES = {
     "decoded-table2-agnews-base": "500",
     "decoded-table2-agnews": "500",
     "decoded-figure4-agnews-base": "200",
-    "transatt-table1-pets-base": "1000",
-    "transatt-table3-pets-base": "1000",
-    "transatt-table1-pets": "1000",
 }
 TEXT_METRICS = "aopc,lodds,comprehensiveness,sufficiency,hiding,revealing"
 IMAGE_METRICS = "positive-perturbation,negative-perturbation,segmentation"

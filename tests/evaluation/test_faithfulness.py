@@ -8,7 +8,9 @@ import pytest
 import torch
 from helpers import pictures
 from helpers.explained_examples import TEXTS, cases_of, values
+from helpers.explanations import pictured
 
+from clearhead.evaluation import removal as pixel_removal
 from clearhead.evaluation.metric import parse_metric
 from clearhead.model.inputs import encode
 from clearhead.perturbation import ranking as removal
@@ -147,3 +149,32 @@ def test_stages_count_upwards_and_break_ties_by_position():
     assert removal.removal_counts([step / 10 for step in range(11)], 10) == list(range(11))
     assert removal.removal_stages(np.array([1.0, 3.0, 3.0, 0.0]), [0, 0.25, 0.5, 1]).tolist() == [3, 1, 2, 3]
     assert removal.removal_stages(np.array([1.0, 3.0, 2.0]), [0, 0.3]).tolist() == [2, 1, 2]
+
+
+@pytest.mark.parametrize("lowest", [False, True])
+@pytest.mark.parametrize("shares", [[0.0], [0.0, 0.1, 0.5, 0.9], [step / 300 for step in range(301)]])
+def test_pixels_of_many_maps_are_staged_as_each_map_by_itself(shares, lowest):
+    # Whole numbers, so that many pixels are tied, as where a map is clamped.
+    maps = np.random.default_rng(0).integers(-2, 3, (5, 60)).astype(float)
+    staged = removal.removal_stages_of_maps(torch.from_numpy(maps), shares, lowest=lowest)
+    alone = [removal.removal_stages(relevance, shares, lowest=lowest) for relevance in maps]
+    assert staged.tolist() == np.stack(alone).tolist()
+
+
+@pytest.mark.parametrize("shares", [3, 254, 255, 999])
+def test_labels_of_pixels_hold_the_number_of_the_last_stage(shares):
+    staging = pixel_removal._Staging([step / shares for step in range(shares)], lowest=False)
+    labels = staging.number_maps(torch.rand(2, 2000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+    assert int(labels.min()) == 2 and int(labels.max()) == shares + 1
+
+
+def test_maps_are_sorted_in_parts(monkeypatch):
+    pixels = torch.zeros(5, 3, 8, 8)
+    maps = np.random.default_rng(0).normal(size=(5, 8, 8))
+    explanations = [pictured(pixels=pixels_PQ) for pixels_PQ in maps]
+    staging = pixel_removal._Staging([0.0, 0.5], lowest=False)
+    whole = pixel_removal._stage_pixels(pixels, explanations, staging)
+    monkeypatch.setattr(pixel_removal, "MAPS_PER_SORT", 2)
+    parts = pixel_removal._stage_pixels(pixels, explanations, staging)
+    assert len(parts) == 5 and [part.count for part in parts] == [3] * 5
+    assert all(torch.equal(one.labels, other.labels) for one, other in zip(whole, parts, strict=True))

@@ -16,6 +16,7 @@ from clearhead.model.batches import EncodedList, collate
 from clearhead.model.inputs import encode, encode_all
 from clearhead.model.model import Model
 from clearhead.model.text_columns import TEXTS_PER_CALL, TextColumns
+from clearhead.model.text_encodings import tokenise_many
 
 TOKENIZERS = {
     "words": word_tokenizer,
@@ -115,6 +116,42 @@ def test_what_cannot_be_encoded_together_is_encoded_one_by_one(inputs):
     assert isinstance(encoded, EncodedList)
     assert list(encoded) == [encode(model, source) for source in inputs]
     assert encoded.lengths.tolist() == [row.length for row in encoded]
+
+
+class PatchedTokenizer:
+    """A fast tokenizer that changes the ids after the library has made them."""
+
+    def __init__(self, tokenizer):
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name):
+        return getattr(self._tokenizer, name)
+
+    def __call__(self, texts, *args, **options):
+        result = self._tokenizer(texts, *args, **options)
+        if isinstance(texts, list):
+            result["input_ids"] = [[*ids, 0] for ids in result["input_ids"]]
+        return result
+
+
+def test_ids_that_are_not_those_of_the_encodings_are_read_text_by_text():
+    plain = model_with(word_tokenizer())
+    patched = model_with(PatchedTokenizer(plain.processor))
+    texts = ["a good film", "a film"]
+    assert tokenise_many(plain, [texts], "error") is not None
+    assert tokenise_many(patched, [texts], "error") is None
+    encoded = encode_all(patched, texts)
+    assert isinstance(encoded, EncodedList)
+    assert list(encoded) == [encode(plain, text) for text in texts]
+
+
+def test_the_network_gets_what_the_tokenizer_makes_for_it():
+    tokenizer = word_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    model = model_with(tokenizer)
+    columns = encode_all(model, ["a good film", "a"])
+    assert isinstance(columns, TextColumns) and list(columns.values) == ["input_ids", "attention_mask"]
+    assert columns.values["attention_mask"].tolist() == [1] * len(columns.values["input_ids"])
 
 
 def test_a_gpu_gets_texts_in_chunks(monkeypatch):
