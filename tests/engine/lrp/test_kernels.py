@@ -359,6 +359,35 @@ def test_a_kernel_that_cannot_run_leaves_the_work_to_torch(caplog):
     assert len(dispatch.try_kernel(unfit, None, torch.ones(64))) == 64
 
 
+def test_a_full_gpu_is_no_reason_to_do_without_a_kernel():
+    def launch(_, value, *, is_full):
+        if is_full:
+            # What Triton says when it cannot load a kernel.
+            raise RuntimeError("Triton Error [CUDA]: out of memory")
+        return value
+
+    with pytest.raises(torch.OutOfMemoryError, match="Triton Error"):
+        dispatch.try_kernel(launch, None, torch.ones(8), is_full=True)
+    assert len(dispatch.try_kernel(launch, None, torch.ones(8), is_full=False)) == 8
+
+
+def test_the_trial_of_the_kernels_is_repeated_when_there_is_memory(monkeypatch):
+    full = True
+
+    def on_device_of(tensor):
+        if full:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        # As where no compiler is installed.
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(dispatch, "on_device_of", on_device_of)
+    load = dispatch._load_kernels.__wrapped__
+    with pytest.raises(torch.OutOfMemoryError):
+        load(torch.device("cpu"))
+    full = False
+    assert load(torch.device("cpu")) is None
+
+
 class Compiled(CompiledKernel):
     """What Triton would have compiled: it notes what it is launched with."""
 

@@ -78,10 +78,8 @@ def try_kernel(kernel: Callable[..., Result], *args: Any, **options: Any) -> Res
         return None
     try:
         return kernel(*args, **options)
-    except torch.OutOfMemoryError:
-        # Plain torch needs more memory: the caller has to make the batch smaller.
-        raise
     except Exception as error:
+        _raise_out_of_memory(error)
         # Too little shared memory, a compiler error: whatever it is, plain torch gives the same result.
         logging.getLogger(__name__).warning("A fused kernel (%s) is not used: %s", kernel.__name__, error)
         _FAILED.add(_kernel_case(kernel, args[1]))
@@ -89,6 +87,14 @@ def try_kernel(kernel: Callable[..., Result], *args: Any, **options: Any) -> Res
 
 
 _FAILED: set[tuple[Any, ...]] = set()
+
+
+def _raise_out_of_memory(error: Exception) -> None:
+    """Raise torch.OutOfMemoryError if this is what the error says."""
+    # Plain torch needs more memory: the caller has to make the batch smaller. Triton has no error of its own for a full
+    # GPU, and says "Triton Error [CUDA]: out of memory".
+    if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
+        raise torch.OutOfMemoryError(str(error)) from error
 
 
 def _kernel_case(kernel: Callable[..., Any], tensor: Tensor) -> tuple[Any, ...]:
@@ -111,6 +117,8 @@ def _load_kernels(device: torch.device) -> ModuleType | None:
         with on_device_of(tensor):
             library.divide(tensor, tensor, 1)
     except Exception as error:
+        # Errors are not cached: the kernels are tried again when there is memory.
+        _raise_out_of_memory(error)
         # Triton, a compiler or a driver is missing: whatever it is, plain torch does the work.
         logging.getLogger(__name__).info("Fused kernels are not used: %s", error)
         return None
