@@ -156,9 +156,22 @@ def test_stages_count_upwards_and_break_ties_by_position():
 def test_pixels_of_many_maps_are_staged_as_each_map_by_itself(shares, lowest):
     # Whole numbers, so that many pixels are tied, as where a map is clamped.
     maps = np.random.default_rng(0).integers(-2, 3, (5, 60)).astype(float)
+    maps[3, ::7] = np.inf
+    maps[4, :20] = np.nan
+    maps[4, 40:] = -np.nan
     staged = removal.removal_stages_of_maps(torch.from_numpy(maps), shares, lowest=lowest)
     alone = [removal.removal_stages(relevance, shares, lowest=lowest) for relevance in maps]
     assert staged.tolist() == np.stack(alone).tolist()
+
+
+def test_no_nan_that_is_sorted_has_a_sign(monkeypatch):
+    # A GPU would put it before all numbers.
+    sort, seen = torch.argsort, []
+    monkeypatch.setattr(torch, "argsort", lambda key, **options: seen.append(key) or sort(key, **options))
+    for lowest in (False, True):
+        removal.removal_stages_of_maps(torch.tensor([[math.nan, -math.nan, 1.0]]), [0.0, 0.5], lowest=lowest)
+    assert len(seen) == 2
+    assert not any(torch.signbit(key[key.isnan()]).any() for key in seen)
 
 
 @pytest.mark.parametrize("shares", [3, 254, 255, 999])

@@ -32,3 +32,14 @@ def test_heads_that_a_block_lacks_are_null():
 
     plain = json.loads(line(review(heads=np.array([[0.5, np.nan], [-1.0, 2.0]]))))
     assert plain["heads"] == [[0.5, None], [-1.0, 2.0]]
+
+
+def test_numbers_of_files_have_the_types_of_explanations():
+    # JSON has no types of arrays: whole numbers are read as integers.
+    whole = np.arange(3)
+    length = len(review().tokens)
+    read = review(relevance=np.resize(whole, length), special=np.resize([1, 0], length))
+    tokens = record(read)["tokens"]
+    assert {type(token["relevance"]) for token in tokens} == {float}
+    assert [token["special"] for token in tokens[:2]] == [True, False]
+    assert tokens[0] is not tokens[1]

@@ -19,8 +19,8 @@ from clearhead.perturbation.features import Features, holds_images, label_positi
 from clearhead.perturbation.ranking import pixel_map, removal_stages, removal_stages_of_maps
 from clearhead.perturbation.run import perturbed_logits
 
-MAPS_PER_SORT = 64
-"""Maps of pixels that are ranked at a time: enough for a GPU, and some tens of megabytes."""
+MAPS_PER_SORT = 16
+"""Maps of pixels that are ranked at a time: enough for a GPU, and some ten megabytes."""
 
 
 def removed_logits(
@@ -39,7 +39,7 @@ def removed_logits(
     """
     inputs = collate_examples(model, cases)
     staging = _Staging(shares, lowest)
-    features = _stage_examples(inputs, cases, [explanation_for(case, key) for case in cases], staging)
+    features = _stage_examples(inputs, cases, key, staging)
     # Every example has the same stages, so all of them share one tensor of masks.
     masks = [staging.masks(keep)] * len(cases)
     logits = perturbed_logits(model, inputs, masks, features, replacement=replacement)
@@ -79,14 +79,15 @@ def _smallest_type(highest: int) -> torch.dtype:
     return torch.uint8 if highest <= torch.iinfo(torch.uint8).max else torch.int16
 
 
-def _stage_examples(
-    inputs: Inputs, cases: Sequence[ExplainedExample], explanations: Sequence[Explanation], staging: _Staging
-) -> list[Features]:
+def _stage_examples(inputs: Inputs, cases: Sequence[ExplainedExample], key: str, staging: _Staging) -> list[Features]:
     """Group the tokens or pixels of every input by the share at which they are removed."""
     if holds_images(inputs):
+        explanations = [explanation_for(case, key) for case in cases]
         return _stage_pixels(inputs.tensors["pixel_values"], explanations, staging)
-    rows = enumerate(zip(cases, explanations, strict=True))
-    return [_stage_text(inputs, row, case, explanation, staging) for row, (case, explanation) in rows]
+    features = []
+    for row, case in enumerate(cases):
+        features.append(_stage_text(inputs, row, case, explanation_for(case, key), staging))
+    return features
 
 
 def _stage_text(
@@ -109,10 +110,15 @@ def _stage_pixels(pixels_ECPQ: Tensor, explanations: Sequence[Explanation], stag
     for start in range(0, len(explanations), MAPS_PER_SORT):
         # Pixels of the upsampled map are ranked, not patches, as in TransAtt.
         maps = [pixel_map(explanation, height, width) for explanation in explanations[start : start + MAPS_PER_SORT]]
-        relevance_NX = torch.from_numpy(np.stack(maps)).flatten(1).to(pixels_ECPQ.device)
+        relevance_NX = torch.from_numpy(np.stack(maps)).flatten(1).to(_sorting_device(pixels_ECPQ))
         labels_NPQ = staging.number_maps(relevance_NX).reshape(-1, height, width)
         features += map(staging.features, labels_NPQ)
     return features
+
+
+def _sorting_device(pixels_ECPQ: Tensor) -> torch.device:
+    # Maps are float64, which accelerators other than CUDA's may not have.
+    return pixels_ECPQ.device if pixels_ECPQ.is_cuda else torch.device("cpu")
 
 
 def _check_length(explanation: Explanation, tokens: int, name: str) -> None:
