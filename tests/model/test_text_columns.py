@@ -13,6 +13,7 @@ from helpers.tiny_tokenizers import word_piece_tokenizer as word_tokenizer
 from clearhead.errors import BadInput, TooLong
 from clearhead.model import inputs as encoding
 from clearhead.model.batches import EncodedList, collate
+from clearhead.model.focus import FocusedInput
 from clearhead.model.inputs import encode, encode_all
 from clearhead.model.model import Model
 from clearhead.model.text_columns import TEXTS_PER_CALL, TextColumns
@@ -118,40 +119,80 @@ def test_what_cannot_be_encoded_together_is_encoded_one_by_one(inputs):
     assert encoded.lengths.tolist() == [row.length for row in encoded]
 
 
-class PatchedTokenizer:
-    """A fast tokenizer that changes the ids after the library has made them."""
+class ChangedResults:
+    """A tokenizer of the library whose results are changed."""
 
-    def __init__(self, tokenizer):
-        self._tokenizer = tokenizer
+    def __init__(self, change):
+        self.change = change
 
-    def __getattr__(self, name):
-        return getattr(self._tokenizer, name)
+    def make(self):
+        tokenizer = word_tokenizer()
+        change = self.change
 
-    def __call__(self, texts, *args, **options):
-        result = self._tokenizer(texts, *args, **options)
-        if isinstance(texts, list):
-            result["input_ids"] = [[*ids, 0] for ids in result["input_ids"]]
+        class Changed(type(tokenizer)):
+            def __call__(self, *texts, **options):
+                return change(super().__call__(*texts, **options))
+
+        tokenizer.__class__ = Changed
+        return tokenizer
+
+
+def change_rows(name, change):
+    def change_result(result):
+        rows = result[name]
+        result[name] = [change(row) for row in rows] if isinstance(rows[0], list) else change(rows)
         return result
 
+    return change_result
 
-def test_ids_that_are_not_those_of_the_encodings_are_read_text_by_text():
-    plain = model_with(word_tokenizer())
-    patched = model_with(PatchedTokenizer(plain.processor))
+
+@pytest.mark.parametrize("change", [lambda row: [*row, 0], lambda row: [row[0], 7, *row[2:]]])
+def test_ids_that_are_not_those_of_the_encodings_are_read_text_by_text(change):
+    changed = model_with(ChangedResults(change_rows("input_ids", change)).make())
     texts = ["a good film", "a film"]
-    assert tokenise_many(plain, [texts], "error") is not None
-    assert tokenise_many(patched, [texts], "error") is None
-    encoded = encode_all(patched, texts)
-    assert isinstance(encoded, EncodedList)
-    assert list(encoded) == [encode(plain, text) for text in texts]
+    assert tokenise_many(model_with(word_tokenizer()), [texts], "error") is not None
+    ids = changed.processor(texts)["input_ids"]
+    assert ids != word_tokenizer()(texts)["input_ids"]
+    assert tokenise_many(changed, [texts], "error") is None
+    assert [row.values["input_ids"] for row in encode_all(changed, texts)] == ids
 
 
-def test_the_network_gets_what_the_tokenizer_makes_for_it():
-    tokenizer = word_tokenizer()
-    tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    model = model_with(tokenizer)
+def test_masks_are_those_that_the_tokenizer_returns():
+    hide_first = change_rows("attention_mask", lambda row: [0, *row[1:]])
+    model = model_with(ChangedResults(hide_first).make())
     columns = encode_all(model, ["a good film", "a"])
-    assert isinstance(columns, TextColumns) and list(columns.values) == ["input_ids", "attention_mask"]
-    assert columns.values["attention_mask"].tolist() == [1] * len(columns.values["input_ids"])
+    assert isinstance(columns, TextColumns)
+    assert [row.values["attention_mask"][:2] for row in columns] == [[0, 1], [0, 1]]
+
+
+class Wrapper:
+    """Something that is called like a tokenizer."""
+
+    is_fast = True
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def __call__(
+        self, text, add_special_tokens, return_special_tokens_mask, return_offsets_mapping, verbose, truncation
+    ):
+        options = {"return_special_tokens_mask": True, "return_offsets_mapping": True}
+        return self.tokenizer(text, add_special_tokens=add_special_tokens, **options)
+
+    def convert_ids_to_tokens(self, ids):
+        return self.tokenizer.convert_ids_to_tokens(ids)
+
+
+def test_other_objects_than_tokenizers_of_the_library_are_called_text_by_text():
+    texts = ["a good film", "a film"]
+    encoded = encode_all(model_with(Wrapper(word_tokenizer())), texts)
+    assert isinstance(encoded, EncodedList)
+    assert list(encoded) == [encode(model_with(word_tokenizer()), text) for text in texts]
+
+
+def test_columns_are_in_the_order_of_single_texts(model):
+    names = list(encode_all(model, ["a good film", "a"]).values)
+    assert names == list(encode(model, "a good film").values)
 
 
 def test_a_gpu_gets_texts_in_chunks(monkeypatch):
@@ -183,6 +224,7 @@ def test_long_texts_come_in_smaller_chunks(monkeypatch):
     model = model_with(word_tokenizer())
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
     monkeypatch.setattr(encoding, "CHARACTERS_PER_CHUNK", 64)
+    monkeypatch.setattr(encoding, "LEAST_CHARACTERS", 4)
 
     def count_texts(text):
         return [end - start for start, end in encoding._cut_chunks(model, [text] * 100)]
@@ -191,6 +233,8 @@ def test_long_texts_come_in_smaller_chunks(monkeypatch):
     assert max(count_texts("a good film " * 2)) == 2
     # Both texts of a pair count.
     assert max(count_texts(("a film", "a film"))) == 5
+    assert max(count_texts(FocusedInput("a good film " * 2, "film"))) == 2
+    assert max(count_texts("a")) == 16
 
 
 def test_columns_are_small():

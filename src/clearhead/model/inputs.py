@@ -56,6 +56,8 @@ MAX_NAMED_WORDS = 5
 IMAGE_BATCH_AXES = 4
 CHARACTERS_PER_CHUNK = 2**20
 """Two full batches of a GPU, at four characters a token: each chunk is encoded while another is explained."""
+LEAST_CHARACTERS = 128
+"""As many as a short text counts, so that a chunk has no more than some thousands of them."""
 IMAGES_PER_CHUNK = 512
 FIRST_CHUNK_SHARE = 16
 """How much smaller than the others the first chunk is: a GPU waits for it."""
@@ -190,10 +192,10 @@ def _cut_chunks(model: Model, inputs: Sequence[Any]) -> Iterator[tuple[int, int]
 
 
 def _count_characters(source: Any) -> int:
-    """Return the characters of a text, or of both texts of a pair; other inputs count as one."""
-    if isinstance(source, str):
-        return len(source)
-    return sum(map(len, source)) if _is_pair(source) else 1
+    """Return the characters of a text, or of both texts of a pair, but not less than a chunk has room for."""
+    raw, _ = split_focus(source)
+    texts = raw if _is_pair(raw) else [raw]
+    return max(LEAST_CHARACTERS, sum(len(text) for text in texts if isinstance(text, str)))
 
 
 def cut_growing(sizes: Sequence[int], largest: int) -> Iterator[tuple[int, int]]:

@@ -1,27 +1,30 @@
 """What a fast tokenizer returns for many texts, read text by text into arrays."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import eq
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from clearhead.arrays import Array
 from clearhead.model.model import Model
-from clearhead.model.text_inputs import NETWORK_INPUTS, tokenise
+from clearhead.model.text_inputs import select_inputs, tokenise
+from clearhead.model.word_tokenizer import WordTokenizer
 
 
 @dataclass(frozen=True, eq=False)
 class Encodings:
-    """The encodings of texts, or of pairs of texts, and the inputs that the network takes of them.
+    """The encodings of texts, or of pairs of texts, and what the network takes of each.
 
     `encodings` are those of the tokenizers library, which makes Python lists of a text's numbers when they are read. An
     array is made of each list at once: to hold those of many texts takes longer than to make them.
     """
 
     encodings: Sequence[Any]
-    inputs: Sequence[str]
+    inputs: Mapping[str, Sequence[Sequence[int]]]
 
     @property
     def lengths(self) -> Array:
@@ -30,15 +33,7 @@ class Encodings:
 
     def read_inputs(self) -> dict[str, Array]:
         """Return the network's inputs, those of all texts one after the other."""
-        return {name: self._read_input(name) for name in self.inputs}
-
-    def _read_input(self, name: str) -> Array:
-        if name == "attention_mask":
-            # Nothing is padded here.
-            return np.ones(self.lengths.sum(), np.int8)
-        if name == "token_type_ids":
-            return self._read(lambda encoding: encoding.type_ids, np.int8)
-        return self._read(lambda encoding: encoding.ids, np.int32)
+        return {name: np.fromiter(chain.from_iterable(rows), _choose_type(name)) for name, rows in self.inputs.items()}
 
     def read_special(self) -> Array:
         """Return which tokens are special."""
@@ -62,18 +57,30 @@ def _list_spans(encoding: Any) -> Iterator[int]:
     return chain.from_iterable(encoding.offsets)
 
 
+def _choose_type(name: str) -> Any:
+    # Masks and the numbers of segments are small.
+    return np.int32 if name == "input_ids" else np.int8
+
+
 def tokenise_many(model: Model, segments: Sequence[Sequence[str]], overflow: str) -> Encodings | None:
-    """Call the tokenizer with texts, or the first and the second texts of pairs; None if it does not tell how it read.
+    """Call the tokenizer with texts, or the first and the second texts of pairs; None if it may not be read this way.
 
-    Only the ids are asked for: the rest is read from the encodings.
+    The tokenizer is asked for the network's inputs alone, which it may change: the rest is read from the encodings.
     """
-    result = tokenise(model, segments, overflow, ids_only=True)
-    encodings = result.encodings
-    if encodings is None or list(map(len, encodings)) != list(map(len, result["input_ids"])):
+    if not isinstance(model.processor, PreTrainedTokenizerBase | WordTokenizer):
         return None
-    return Encodings(encodings, _list_inputs(model))
+    result = tokenise(model, segments, overflow, inputs_only=True)
+    inputs = select_inputs(result)
+    if result.encodings is None or not _are_of(result.encodings, inputs["input_ids"]):
+        return None
+    return Encodings(result.encodings, inputs)
 
 
-def _list_inputs(model: Model) -> list[str]:
-    """Return the names of what the tokenizer makes for the network."""
-    return [name for name in NETWORK_INPUTS if name in model.processor.model_input_names]
+def _are_of(encodings: Sequence[Any], ids: Sequence[Sequence[int]]) -> bool:
+    """Return whether encodings have these ids."""
+    return len(encodings) == len(ids) and all(map(eq, map(_read_ids, encodings), ids))
+
+
+def _read_ids(encoding: Any) -> list[int]:
+    ids: list[int] = encoding.ids
+    return ids

@@ -22,7 +22,6 @@ OVERFLOW_ADVICE = (
 PROMPT_ADVICE = (" Shorten the prompt.",)
 # What is kept of a tokenizer's result: some return more than the network takes.
 NETWORK_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
 
 
 def encode_text(
@@ -91,15 +90,18 @@ def _split_pair(text: Text) -> tuple[str, ...]:
 
 
 def tokenise(
-    model: Model, segments: Sequence[Any], overflow: str, *, add_special_tokens: bool = True, ids_only: bool = False
+    model: Model, segments: Sequence[Any], overflow: str, *, add_special_tokens: bool = True, inputs_only: bool = False
 ) -> Any:
-    """Call the tokenizer with a text, or the two of a pair; with lists of them it returns lists."""
+    """Call the tokenizer with a text, or the two of a pair; with lists of them it returns lists.
+
+    With `inputs_only` it is not asked where the tokens come from and which are special.
+    """
     return model.processor(
         *segments,
         add_special_tokens=add_special_tokens,
         # The length is validated afterwards: no warning about it.
         verbose=False,
-        **(IDS_ONLY if ids_only else _list_results(model)),
+        **({} if inputs_only else _list_results(model)),
         **_truncation_options(model, overflow),
     )
 

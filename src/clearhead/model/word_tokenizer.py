@@ -72,7 +72,6 @@ class WordTokenizer:
     """
 
     is_fast = True
-    model_input_names = ("input_ids",)
     pad_token_id = PADDING
     unk_token_id = None
     mask_token_id = None
