@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import eq
+from operator import attrgetter, eq
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Encodings:
 
     def read_special(self) -> Array:
         """Return which tokens are special."""
-        return self._read(lambda encoding: encoding.special_tokens_mask, np.int8).astype(bool)
+        return self._read(attrgetter("special_tokens_mask"), np.int8).astype(bool)
 
     def read_spans(self) -> Array:
         """Return the start and the end of every token in its text."""
@@ -78,9 +78,4 @@ def tokenise_many(model: Model, segments: Sequence[Sequence[str]], overflow: str
 
 def _are_of(encodings: Sequence[Any], ids: Sequence[Sequence[int]]) -> bool:
     """Return whether encodings have these ids."""
-    return len(encodings) == len(ids) and all(map(eq, map(_read_ids, encodings), ids))
-
-
-def _read_ids(encoding: Any) -> list[int]:
-    ids: list[int] = encoding.ids
-    return ids
+    return len(encodings) == len(ids) and all(map(eq, map(attrgetter("ids"), encodings), ids))
