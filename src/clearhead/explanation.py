@@ -180,9 +180,8 @@ class Explanation:
                 relevance[index] = reduce(self.relevance[first : first + count])
         segments = self._find_segments(first_tokens)
         texts = _cut_texts(self._segments, segments, starts, ends)
-        fields = zip(texts, relevance, starts, ends, segments, strict=True)
         # What `Word._make` does, without calling Python for each of the words: they may be millions.
-        return list(map(tuple.__new__, repeat(Word), fields))
+        return list(map(tuple.__new__, repeat(Word), zip(texts, relevance, starts, ends, segments, strict=True)))
 
     def _find_segments(self, tokens: Sequence[int]) -> list[int]:
         """Return the index of the text that each of these tokens is of."""
@@ -274,8 +273,7 @@ def _find_reduction(name: str) -> Callable[[Array], float]:
 
 def _cut_texts(texts: Sequence[str], segments: list[int], starts: list[int], ends: list[int]) -> list[str]:
     if len(texts) == 1:
-        (text,) = texts
-        return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        return [texts[0][start:end] for start, end in zip(starts, ends, strict=True)]
     return [texts[segment][start:end] for segment, start, end in zip(segments, starts, ends, strict=True)]
 
 
