@@ -81,7 +81,7 @@ def removal_stages_of_maps(relevance_NX: Tensor, shares: Sequence[float], *, low
     key_NX = relevance_NX if lowest else -relevance_NX
     # A GPU sorts a NaN by its sign, and puts one with a minus first; NumPy and the CPU put every NaN last.
     key_NX = key_NX.masked_fill(key_NX.isnan(), math.nan)
-    # A stable sort by torch orders as NumPy's does, and on a GPU in a hundredth of the time.
+    # A stable sort by torch orders as NumPy's does, and can be done on a GPU.
     order_NX = torch.argsort(key_NX, dim=1, stable=True)
     stage_X = torch.from_numpy(_stages_by_rank(shares, relevance_NX.shape[1])).to(order_NX.device)
     return torch.empty_like(order_NX).scatter_(1, order_NX, stage_X.expand_as(order_NX))
