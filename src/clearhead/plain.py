@@ -1,5 +1,6 @@
 """Plain data: what JSON and tables can hold."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,10 +26,28 @@ def finite(value: Any) -> Any:
     if kind is float:
         return _finite_or_none(value)
     if isinstance(value, Mapping):
-        return {str(key): finite(entry) for key, entry in value.items()}
+        return {_name_key(key): finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return _convert_list(value)
     return _convert_scalar(value)
+
+
+def encode_json(value: Any) -> str:
+    """Return a value as JSON text, converted by `finite` where JSON cannot hold it."""
+    try:
+        # Nearly all records are plain data: to convert each of their values takes longer than to write them.
+        return _dump(value)
+    except (TypeError, ValueError):
+        return _dump(finite(value))
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _name_key(key: Any) -> str:
+    # As JSON writes them: true, false, null.
+    return _dump(key) if key is None or isinstance(key, bool) else str(key)
 
 
 def _convert_list(values: Sequence[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation, Word
 from clearhead.joint_explanation import JointExplanation
-from clearhead.plain import convert_value, finite
+from clearhead.plain import convert_value, encode_json, finite
 from clearhead.version import __version__
 from clearhead.views.answers import has_foil, spell_foil
 from clearhead.views.text_spans import has_text
@@ -114,7 +114,7 @@ def _step_records(explanation: AnswerExplanation) -> list[dict[str, Any]]:
 
 def line(explanation: Explanation | JointExplanation, name: str | None = None) -> str:
     """Return the record as one line of JSON; NaN and infinity become null."""
-    return json.dumps(finite(record(explanation, name)), ensure_ascii=False, allow_nan=False)
+    return encode_json(record(explanation, name))
 
 
 def row(explanation: Explanation | JointExplanation, name: str | None = None) -> dict[str, Any]:
