@@ -1,13 +1,12 @@
 """Records as Arrow tables and Parquet files with one schema, whatever the columns of the user hold."""
 
-import json
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from clearhead.data.parquet import import_arrow
-from clearhead.plain import finite
+from clearhead.plain import encode_json, finite
 from clearhead.tables.records import OWN_COLUMNS, Record, list_columns, order_columns
 
 # Shards are small; larger row groups compress better and are read faster.
@@ -95,7 +94,7 @@ def _to_text(value: Any) -> str | None:
 def _to_json(value: Any) -> str | None:
     if value is None:
         return None
-    return _to_text(json.dumps(finite(value), ensure_ascii=False))
+    return _to_text(encode_json(value))
 
 
 def encode(records: Sequence[Record]) -> bytes:

@@ -1,5 +1,6 @@
 """What became of the rows of a table: how many were explained, predicted wrongly, or refused."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,25 +57,32 @@ def sum_counts(counts: Iterable[Counts]) -> Counts:
 
 def count_records(records: Sequence[Record]) -> Counts:
     """Count what became of the rows of a shard."""
-    return sum_counts(map(_count_record, records))
+    errors = [record for record in records if record["error"] is not None]
+    explained = [record for record in records if record["error"] is None]
+    compared = [record["wrong"] for record in explained if record["wrong"] is not None]
+    verdicts = Counter(record["check"] for record in explained)
+    return Counts(
+        rows=len(records),
+        errors=len(errors),
+        gold=len(compared),
+        wrong=sum(compared),
+        unknown=sum(map(_has_unknown_label, explained)),
+        first_error=_name_first(errors),
+        holds=verdicts[HOLDS],
+        weak=verdicts[WEAK],
+        fails=verdicts[FAILS],
+    )
 
 
-def _count_record(record: Record) -> Counts:
-    if record["error"] is not None:
-        return Counts(rows=1, errors=1, first_error=f"row {record['row']}: {record['error']}")
-    return _count_label(record).add(_count_verdict(record))
-
-
-def _count_label(record: Record) -> Counts:
-    if record["wrong"] is not None:
-        return Counts(rows=1, gold=1, wrong=int(record["wrong"]))
+def _has_unknown_label(record: Record) -> bool:
     # Not known to be right or wrong, a label that is there is none of the model's.
-    return Counts(rows=1, unknown=int(record["gold"] is not None))
+    return record["wrong"] is None and record["gold"] is not None
 
 
-def _count_verdict(record: Record) -> Counts:
-    verdict = record["check"]
-    return Counts(holds=int(verdict == HOLDS), weak=int(verdict == WEAK), fails=int(verdict == FAILS))
+def _name_first(errors: Sequence[Record]) -> str | None:
+    for record in errors:
+        return f"row {record['row']}: {record['error']}"
+    return None
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ A record begins with the identity of its input (row, file, id and the columns pa
 model said and what explains it. docs/tables.md lists the columns.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation, Word
 from clearhead.joint_explanation import JointExplanation
-from clearhead.plain import convert_value, finite
+from clearhead.plain import convert_value, encode_json
 
 # Words in the column top_words.
 TOP_WORDS = 5
@@ -36,7 +36,8 @@ def make_record(explanation: Explanation | JointExplanation, *, tokens: bool = F
     """Return an explanation as one nested record; `tokens` adds the tokens to the words."""
     if isinstance(explanation, JointExplanation):
         return _make_joint_record(explanation, tokens=tokens)
-    record = {**_identify(explanation.source), **_results(explanation), "words": _list_words(explanation)}
+    words = _list_words(explanation)
+    record = {**_identify(explanation.source), **_results(explanation, words), "words": words}
     if tokens:
         record["tokens"] = _list_tokens(explanation)
     if explanation.grid is not None:
@@ -93,7 +94,7 @@ def flatten_record(record: Record) -> Record:
 
 def _flatten_value(value: Any) -> Any:
     if _is_nested(value):
-        return json.dumps(finite(value), ensure_ascii=False)
+        return encode_json(value)
     return value
 
 
@@ -124,7 +125,7 @@ def _rename(name: str, columns: Mapping[str, Any]) -> str:
     return renamed
 
 
-def _results(explanation: Explanation) -> Record:
+def _results(explanation: Explanation, words: list[Record] | None) -> Record:
     return {
         **_name_texts(_input_text(explanation)),
         **_name_answer(explanation),
@@ -133,7 +134,7 @@ def _results(explanation: Explanation) -> Record:
         "wrong": explanation.is_wrong,
         "label": explanation.label,
         "probability": explanation.probability,
-        "top_words": format_top_words(explanation),
+        "top_words": _join_top_words(explanation, words),
         "check": _verdict(explanation),
         "error": None,
     }
@@ -201,16 +202,15 @@ def _list_tokens(explanation: Explanation) -> list[Record]:
     return [{"token": token, "relevance": relevance, "special": special} for token, relevance, special in rows]
 
 
-def format_top_words(explanation: Explanation, count: int = TOP_WORDS) -> str | None:
+def _join_top_words(explanation: Explanation, words: list[Record] | None) -> str | None:
     """Return the words that speak most for the class, in one line; None for images."""
     if explanation.grid is not None:
         return None
-    return ", ".join(map(itemgetter(0), rank_words(explanation)[:count]))
+    return ", ".join(map(itemgetter(0), _rank_words(explanation, words)[:TOP_WORDS]))
 
 
-def rank_words(explanation: Explanation) -> list[tuple[str, float]]:
+def _rank_words(explanation: Explanation, words: list[Record] | None) -> list[tuple[str, float]]:
     """Return words and relevance, the most relevant first; tokens if the explanation has no text."""
-    words = _list_words(explanation)
     if words is None:
         return explanation.top(TOP_WORDS)
     return sorted(_pair_words(words), key=lambda pair: -pair[1])
@@ -232,7 +232,13 @@ def list_columns(records: Sequence[Record]) -> list[str]:
 
 def order_columns(names: Iterable[str]) -> list[str]:
     """Return column names with the identity first, the user's in their order, and our others behind."""
-    return sorted(dict.fromkeys(names), key=_column_position)
+    return list(_sort_columns(tuple(dict.fromkeys(names))))
+
+
+@lru_cache
+def _sort_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    # Kept, because nearly all rows of a table have the same columns.
+    return tuple(sorted(names, key=_column_position))
 
 
 def _column_position(name: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from clearhead.errors import BadOption
-from clearhead.plain import finite
+from clearhead.plain import encode_json
 from clearhead.tables import arrow
 from clearhead.tables.records import Record, order_columns
 
@@ -41,7 +41,7 @@ def _encode_lines(records: Sequence[Record]) -> bytes:
 
 
 def _encode_line(record: Record) -> str:
-    return json.dumps(finite(_order(record)), ensure_ascii=False, allow_nan=False) + "\n"
+    return encode_json(_order(record)) + "\n"
 
 
 def _order(record: Record) -> Record:
