@@ -76,7 +76,7 @@ class Model:
     @property
     def writes(self) -> bool:
         """Whether the model writes text, so that its answers are explained instead of classes."""
-        return self.problem == "answer"
+        return isinstance(self.network, AnswerNetwork)
 
     @property
     def reads_pairs(self) -> bool:
@@ -171,7 +171,7 @@ class Model:
     @property
     def problem(self) -> str:
         """single-label, multi-label, one-logit, regression, span or answer: decides what a probability is."""
-        if isinstance(self.network, AnswerNetwork):
+        if self.writes:
             return "answer"
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
