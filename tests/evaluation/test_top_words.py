@@ -1,6 +1,7 @@
 """Top tokens and top words of classes, and what classes share."""
 
 import gc
+import logging
 import math
 import weakref
 
@@ -78,6 +79,20 @@ def test_a_reference_that_changed_is_read_again_and_holds_no_model(tmp_path):
     del model, case
     gc.collect()
     assert gone() is None
+
+
+def test_a_long_document_of_a_reference_is_counted_without_a_warning(tmp_path, caplog):
+    model = tiny_models.bert()
+    model.processor.model_max_length = 8
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    (tmp_path / "reference.txt").write_text("a film " * 20)
+    metric = parse_metric(("token-overlap", {"reference": str(tmp_path / "reference.txt")}))
+    try:
+        metric.measure(model, cases_of(model, ["a good film"]))
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not caplog.records
 
 
 def test_references_without_texts_are_refused(bert, tmp_path):

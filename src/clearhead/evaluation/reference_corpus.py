@@ -85,8 +85,9 @@ def _count_documents(model: Model, texts: Sequence[str]) -> Counter[int]:
 
 
 def _token_ids(model: Model, texts: Sequence[str]) -> list[list[int]]:
-    # Not truncated: a token counts wherever it stands in the document.
-    ids: list[list[int]] = model.processor(texts, add_special_tokens=False, truncation=False)["input_ids"]
+    # Not truncated: a token counts wherever it stands in the document. No warning, since the network never reads it.
+    encoded = model.processor(texts, add_special_tokens=False, truncation=False, verbose=False)
+    ids: list[list[int]] = encoded["input_ids"]
     return ids
 
 
