@@ -45,6 +45,16 @@ def test_options_are_spelled_as_for_methods():
         parse_metric(("aopc", None))
 
 
+def test_a_summary_says_what_the_chosen_options_change():
+    plain = parse_metric("kendall").summary
+    assert parse_metric("kendall:order=rank").summary == plain == clearhead.metrics()["kendall"].summary
+    by_index = parse_metric("kendall:order=index").summary
+    assert by_index.startswith(f"{plain} `order=") and "token positions in order" in by_index
+    # Of the options of a metric only those that were chosen are explained.
+    assert "true class" in parse_metric("negative-perturbation:target=label").summary
+    assert "true class" not in parse_metric("lodds:steps=9").summary
+
+
 @pytest.mark.parametrize("name", ["aopc", "lodds", "sufficiency", "hiding", "negative-perturbation"])
 def test_the_former_name_of_an_option_is_understood(name):
     assert parse_metric(f"{name}:absent=mask").options == {"replacement": "mask"}

@@ -5,7 +5,7 @@ from typing import Any
 from clearhead.bench.run_folder import RunFolder
 
 # Version of the summary's keys and of its intervals and tests; that of another version is computed anew.
-LAYOUT = 6
+LAYOUT = 7
 
 
 def summarise_run(run: RunFolder) -> dict[str, Any]:

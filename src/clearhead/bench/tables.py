@@ -166,7 +166,7 @@ def _column_names(spec: MetricSpec) -> list[str]:
 
 def _describe_metric(spec: MetricSpec) -> Record:
     """Return the columns of a metric and what it measures, so that a report need not import metrics."""
-    return {"columns": _column_names(spec), "better": spec.metric.better, "summary": spec.metric.summary}
+    return {"columns": _column_names(spec), "better": spec.metric.better, "summary": spec.summary}
 
 
 def _add_column_names(table: Table, rows: Iterable[Mapping[str, Any]]) -> list[Record]:

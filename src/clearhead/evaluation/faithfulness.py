@@ -211,7 +211,7 @@ def sufficiency(
 ) -> list[Record]:
     """Mean drop of the probability when nothing but the top 1, 5, 10, 20 and 50 % of the tokens is left.
 
-    `bins` as for comprehensiveness.
+    `bins` are the percentages, as for comprehensiveness.
     """
     # Shown alone, the share 1 is the whole input, which the others are compared with.
     shares = [*_parse_bins(bins), 1.0]
@@ -379,7 +379,7 @@ def negative_perturbation(
 ) -> list[Record]:
     """Area (×100) under the accuracy when the least relevant 0, 10 … 90 % of the pixels are made black.
 
-    Options as for positive-perturbation.
+    `target="label"` explains the true class; `start` is that of positive-perturbation.
     """
     shares = _tenths(start)
     correct_NK = _correct(model, cases, target, against, shares, replacement=replacement, lowest=True)

@@ -5,7 +5,8 @@ intervals and tests all follow from records alone.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ Curves = tuple[list[float], Array]
 """Positions on the horizontal axis (K), and heights (R, K) for R reweightings of the records."""
 WordLists = dict[str, list[tuple[str, float]]]
 """By class its strongest words, each with its weight."""
+SENTENCE_END = re.compile(r"(?<=\.) ")
 Measure = Callable[..., list[Record]]
 TARGETS = ("prediction", "label", "every-class", "start", "end", "answer", "steps", "step-logits", "contrast")
 TARGET_CHOICES = ("prediction", "label")
@@ -76,12 +78,28 @@ class Metric:
     @property
     def summary(self) -> str:
         """The first paragraph of the docstring."""
-        return (inspect.getdoc(self.measure) or "").split("\n\n")[0].replace("\n", " ")
+        return self._paragraphs[0]
+
+    @property
+    def _paragraphs(self) -> tuple[str, str]:
+        """The first paragraph of the docstring, and all that follows."""
+        first, _, rest = (inspect.getdoc(self.measure) or "").partition("\n\n")
+        return " ".join(first.split()), " ".join(rest.split())
+
+    def explain_options(self, names: Iterable[str]) -> list[str]:
+        """Return the sentences of the docstring that say what these options do."""
+        _, rest = self._paragraphs
+        return [sentence for sentence in SENTENCE_END.split(rest) if _names_any(sentence, names)]
 
     @property
     def is_mean(self) -> bool:
         """Whether the values are means over records, so that two methods may be compared record by record."""
         return self.summary_of is None
+
+
+def _names_any(sentence: str, options: Iterable[str]) -> bool:
+    # Docstrings write `order="index"` as well as `order`.
+    return any(re.search(rf"`{option}\b", sentence) for option in options)
 
 
 METRICS: Registry[Metric] = Registry(
@@ -162,6 +180,12 @@ class MetricSpec:
     def all_options(self) -> dict[str, Any]:
         """Defaults included."""
         return {**self.metric.options, **self.options}
+
+    @property
+    def summary(self) -> str:
+        """What is measured, and what the chosen options change."""
+        changed = [name for name, value in self.options.items() if value != self.metric.options[name]]
+        return " ".join([self.metric.summary, *self.metric.explain_options(changed)])
 
     @property
     def targets(self) -> tuple[str, ...]:
