@@ -108,7 +108,11 @@ def test_answers_and_foils_come_from_columns(run, writer, answered, command):
     assert [record["source"]["id"] for record in found] == ["a", "c"]
     assert "could not be explained: 2; the first: Row 2 of" in " ".join(errors.split())
     _, alone, _ = run(command, PROMPT, "-m", writer, *METHOD, "--answer", "london", "--versus", "paris", *flags[4:])
-    assert records(alone)[0]["tokens"] == found[1]["tokens"]
+    by_itself, in_batch = records(alone)[0]["tokens"], found[1]["tokens"]
+    assert [token["token"] for token in by_itself] == [token["token"] for token in in_batch]
+    # Kernels are chosen by the size of a batch, and round differently on some CPUs.
+    relevance = [token["relevance"] for token in by_itself]
+    assert relevance == pytest.approx([token["relevance"] for token in in_batch], rel=1e-5, abs=1e-8)
 
 
 def test_answers_that_are_not_asked_for_are_named(run, writer, answered):
