@@ -140,6 +140,18 @@ def test_a_row_without_text_does_not_stop_the_others(run, model, tmp_path, comma
         assert "id r1" in page and "id r3" in page and "Rows that could not be explained: 1" in page
 
 
+@pytest.mark.parametrize("command", ["explain", "compare", "words", "plan"])
+def test_a_damaged_line_does_not_stop_the_others(run, model, tmp_path, command):
+    table = tmp_path / "damaged.jsonl"
+    table.write_text('{"text": "a good film", "why": "good"}\n{"text": "a\n{"text": "never", "why": "never"}\n')
+    gold = ("--gold", "why") if command == "explain" else ()
+    code, output, errors = run(command, str(table), "-m", model, *gold)
+    assert code == 0 and output
+    assert f"{LEFT_OUT}'{table}', line 2: not JSON" in errors
+    table.write_text('{"text": "a\n')
+    assert_one_line(*run(command, str(table), "-m", model), f"No row of '{table}' can be read: line 1: not JSON")
+
+
 def test_a_row_without_a_picture(run, image_model, tmp_path):
     photo().save(tmp_path / "photo.png")
     table, out = tmp_path / "photos.csv", tmp_path / "out.html"

@@ -128,14 +128,14 @@ class InputReader:
 
     def _read_table(self, path: Path) -> list[Any]:
         rows = self._read_rows(path)
-        if not rows:
-            raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
-        names = self._choose_columns(path, list(rows[0]))
+        names = self._choose_columns(path, _list_columns(path, rows))
         return [self._read_row(path, number, row, names) for number, row in enumerate(rows, 1)]
 
-    def _read_row(self, path: Path, number: int, row: Row, names: Sequence[str]) -> Any:
+    def _read_row(self, path: Path, number: int, row: "Row | BadRow", names: Sequence[str]) -> Any:
         """Return the input of a row, or the error why it has none: other rows can still be explained."""
         location = f"Row {number} of '{path}'"
+        if not isinstance(row, dict):
+            return BadInput(f"{location}, {row}.")
         try:
             cells = [_read_cell(location, name, row.get(name), images=self.images) for name in names]
         except BadInput as error:
@@ -176,8 +176,8 @@ class InputReader:
     def _read_gold_column(self, path: Path) -> list[list[Any]]:
         self._require_gold_column(path)
         rows = self._read_rows(path)
-        name = self._choose_gold_column(path, list(rows[0]))
-        return [self._make_marks(path.parent, _split_gold(row.get(name))) for row in rows]
+        name = self._choose_gold_column(path, _list_columns(path, rows))
+        return [self._make_marks(path.parent, _read_marks(row, name)) for row in rows]
 
     def _choose_gold_column(self, path: Path, columns: list[str]) -> str:
         from clearhead.data.columns import text_columns
@@ -188,9 +188,9 @@ class InputReader:
         if len(self.gold) != 1:
             raise BadInput(f"--gold names one column of '{path}', but was given {len(self.gold)} times.")
 
-    def _read_rows(self, path: Path) -> list[Row]:
-        """Return the rows by column; raise BadFile for a bad row."""
-        return [_require_row(path, line, row) for line, row in self._read_numbered_rows(path)]
+    def _read_rows(self, path: Path) -> "list[Row | BadRow]":
+        """Return the rows by column."""
+        return [row for _, row in self._read_numbered_rows(path)]
 
     def _read_numbered_rows(self, path: Path) -> "Numbered":
         ending = file_suffix(path)
@@ -216,11 +216,15 @@ class InputReader:
         return rows
 
 
-def _require_row(path: Path, line: int, row: "Row | BadRow") -> Row:
-    # Readers of tasks skip bad rows; here the user asked for every row.
-    if not isinstance(row, dict):
-        raise BadFile(f"Line {line} of '{path}': {row.reason}.")
-    return row
+def _list_columns(path: Path, rows: "Sequence[Row | BadRow]") -> list[str]:
+    """Return the columns of the first row that can be read; raise an error if there is none."""
+    if not rows:
+        raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
+    readable = (row for row in rows if isinstance(row, dict))
+    first = next(readable, None)
+    if first is None:
+        raise BadFile(f"No row of '{path}' can be read: {rows[0]}.")
+    return list(first)
 
 
 def _first_row(rows: "Numbered") -> Row:
@@ -283,6 +287,11 @@ def _ask_for_column(path: Path, first: Row) -> str:
 def _format_column(name: str, cell: str) -> str:
     # The beginning of a cell shows which column holds the texts.
     return f"--text-column {name} ('{shorten(cell, 40)}')"
+
+
+def _read_marks(row: "Row | BadRow", column: str) -> list[str]:
+    # A row that cannot be read has no annotations either; its error says so.
+    return _split_gold(row.get(column)) if isinstance(row, dict) else []
 
 
 def _split_gold(cell: Any) -> list[str]:
