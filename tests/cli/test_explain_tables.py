@@ -144,10 +144,14 @@ def test_a_row_without_text_does_not_stop_the_others(run, model, tmp_path, comma
 def test_a_damaged_line_does_not_stop_the_others(run, model, tmp_path, command):
     table = tmp_path / "damaged.jsonl"
     table.write_text('{"text": "a good film", "why": "good"}\n{"text": "a\n{"text": "never", "why": "never"}\n')
-    gold = ("--gold", "why") if command == "explain" else ()
+    page = tmp_path / "page.html"
+    gold = ("--gold", "why", "--out", str(page)) if command == "explain" else ()
     code, output, errors = run(command, str(table), "-m", model, *gold)
     assert code == 0 and output
     assert f"{LEFT_OUT}'{table}', line 2: not JSON" in errors
+    if command == "explain":
+        # The annotations of the third line stay with its text.
+        assert all(f'<mark class="ch-gold">{word}</mark>' in page.read_text() for word in ("good", "never"))
     table.write_text('{"text": "a\n')
     assert_one_line(*run(command, str(table), "-m", model), f"No row of '{table}' can be read: line 1: not JSON")
 
