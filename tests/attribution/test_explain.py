@@ -1,5 +1,8 @@
 """explain() and compare() from raw inputs: one, many, pairs, tensors, images."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +29,50 @@ def test_one_text_gives_one_explanation(text):
     assert explanation.label in ("negative", "neutral", "positive")
     assert 0 < explanation.probability < 1
     assert explanation.diagnostics["completeness_gap"] >= 0
+
+
+def test_between_batches_no_full_garbage_collection_runs(text):
+    texts = [f"a good film {number}" for number in range(60)]
+    clearhead.explain(text, texts[:2], "att-cat", batch_size=1, check=False)
+    gc.collect()
+    generations = []
+
+    def note(phase, info):
+        generations.append(info["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        explanations = clearhead.explain(text, texts, "att-cat", batch_size=1, check=False)
+    finally:
+        gc.callbacks.remove(note)
+    assert 2 not in generations
+    assert gc.isenabled()
+    assert len(explanations) == len(texts)
+
+
+def test_what_a_network_leaves_in_cycles_is_freed_between_batches(text):
+    class Node:
+        pass
+
+    left = []
+
+    def leave_cycle(module, inputs):
+        node = Node()
+        node.itself = node
+        left.append(weakref.ref(node))
+
+    alive = []
+    handle = text.network.register_forward_pre_hook(leave_cycle)
+    count_handle = text.network.register_forward_pre_hook(
+        lambda *_: alive.append(sum(node() is not None for node in left))
+    )
+    try:
+        clearhead.explain(text, [f"film {number}" for number in range(20)], "att-cat", batch_size=1, check=False)
+    finally:
+        handle.remove()
+        count_handle.remove()
+    assert len(alive) >= 20
+    assert max(alive) <= 3
 
 
 def test_many_texts_give_a_list_in_order(text):

@@ -1,5 +1,6 @@
 """The attribution loop: batch inputs, guard memory, trace once, run every method, assemble explanations."""
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from clearhead.attribution.batch_result import TARGET, BatchResult, InputResult,
 from clearhead.attribution.batch_sizes import Batch
 from clearhead.attribution.method import METHODS, MethodSpec
 from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
-from clearhead.engine.context import gc_paused
+from clearhead.engine.context import collect_young_cycles, gc_paused
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.output_trace import capture_outputs
 from clearhead.engine.replay import capture_replayed, forget_replays, hold_replays
@@ -106,6 +107,7 @@ def explain_batches(request: AttributionRequest, batches: Iterator[Batch]) -> It
     started: list[StartedBatch] = []
     # The next batch is collated and sent to the GPU while this one is explained.
     for batch in prefetch(batches, request.model.device, "inputs"):
+        collect_young_cycles()
         # The numbers of the last batch are read when the GPU has the kernels of this one.
         finished = started
         with LAUNCHES.started(request.model.device):
@@ -152,6 +154,8 @@ def _start_large_input(request: AttributionRequest, batch: Batch) -> StartedBatc
 
 
 def _free_memory(request: AttributionRequest) -> None:
+    # Collections are paused, and what failed may have left cycles that hold tensors.
+    gc.collect()
     if request.cache is not None:
         request.cache.clear()
     forget_replays()

@@ -11,6 +11,7 @@ from clearhead.attribution.batch_result import TARGET, BatchResult, CollectedRes
 from clearhead.attribution.batch_sizes import Batch, make_batches, split_inputs
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.windows import explain_windows
+from clearhead.engine.context import gc_paused
 from clearhead.engine.streams import LAUNCHES, prefetch
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, EncodedRows, Inputs, encode_chunks
@@ -32,9 +33,11 @@ def explain_inputs(
     overflow: str,
 ) -> ByMethod:
     """Return for each method the explanations of all inputs, in order, and the batches of inputs."""
-    if isinstance(inputs, Inputs):
-        return _explain_tensors(model, inputs, specs, target, batch_size)
-    return _explain_raw(model, inputs, specs, target, batch_size, overflow)
+    # Not only within a batch: full collections between batches would look through all that is in memory each time.
+    with gc_paused():
+        if isinstance(inputs, Inputs):
+            return _explain_tensors(model, inputs, specs, target, batch_size)
+        return _explain_raw(model, inputs, specs, target, batch_size, overflow)
 
 
 def _explain_tensors(
