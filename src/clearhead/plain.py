@@ -70,4 +70,6 @@ def _convert_scalar(value: Any) -> Any:
 
 def _finite_or_none(value: float) -> float | None:
     # JSON has no NaN and no infinity.
-    return value if math.isfinite(value) else None
+    if math.isfinite(value):
+        return value
+    return None

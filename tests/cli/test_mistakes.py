@@ -62,13 +62,11 @@ FILES = {
     "empty table": (b"text\n", "a.csv", "no rows"),
     "column": (b"a,b\n1,2\n", "a.csv", "--text-column"),
     "empty cell": (b"text,n\n,1\n,2\n", "a.csv", "Row 1"),
-    "json": (b'{"text": "x"}\n{oops\n', "a.jsonl", "Line 2"),
-    "ragged": (b"text,n\nx,1\ny,2,3\n", "a.csv", "Line 3"),
     "no header": (b"a\tb\tc\td\n", "a.tsv", "--text-column 2"),
     "encoding of a table": (b"text,n\n\xff\xfe,1\n", "a.csv", "UTF-8"),
     "another encoding": ("text,n\na film,1\n".encode("utf-16"), "a.csv", "UTF-16"),
-    "depth": (b"[" * 100_000, "a.jsonl", "Line 1"),
-    "digits": (b'{"text": "a", "n": ' + b"1" * 6000 + b"}", "a.jsonl", "Line 1"),
+    "depth": (b"[" * 100_000, "a.jsonl", "can be read: line 1: not JSON"),
+    "digits": (b'{"text": "a", "n": ' + b"1" * 6000 + b"}", "a.jsonl", "can be read: line 1: not JSON"),
     "numbers": (b'{"text": 5}', "a.jsonl", "holds int, not text"),
     "no object": (b"[1]\n", "a.jsonl", "named columns"),
     "picture": (
@@ -85,6 +83,22 @@ def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     assert_one_line(*run("explain", str(tmp_path / name), "-m", model), message)
+
+
+BAD_LINES = {
+    "json": (b'{"text": "x"}\n{oops\n', "a.jsonl", "a.jsonl', line 2: not JSON"),
+    "ragged": (b"text,n\nx,1\ny,2,3\n", "a.csv", "a.csv', line 3: 3 columns instead of 2."),
+}
+
+
+@pytest.mark.parametrize(("content", "name", "message"), BAD_LINES.values(), ids=BAD_LINES)
+def test_a_bad_line_is_named_and_the_other_lines_are_explained(run, model, tmp_path, content, name, message):
+    (tmp_path / name).write_bytes(content)
+    status, out, errors = run("explain", str(tmp_path / name), "-m", model)
+    assert status == 0
+    assert "row 1" in out and "row 2" not in out
+    assert "Rows that could not be explained: 1; the first: Row 2" in errors
+    assert message in errors
 
 
 def test_a_word_with_a_stroke_is_a_text(run, model):

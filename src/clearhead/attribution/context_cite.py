@@ -99,4 +99,6 @@ def _require_sources(perturbation: Perturbation) -> None:
 
 
 def _count_tokens(target: Target) -> int:
-    return len(target.steps) if isinstance(target, AnswerTarget) else 1
+    if isinstance(target, AnswerTarget):
+        return len(target.steps)
+    return 1

@@ -108,7 +108,9 @@ def _average_tokens(logits_BNC: Tensor, is_marked_BN: Tensor) -> Tensor:
 
 def _continue_name(name: str) -> str:
     """Return the label of the further tokens of an entity; "" if the label does not begin one."""
-    return f"I-{name[2:]}" if name.startswith("B-") else ""
+    if name.startswith("B-"):
+        return f"I-{name[2:]}"
+    return ""
 
 
 class MaskedWordNetwork(TokenNetwork):

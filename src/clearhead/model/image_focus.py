@@ -73,7 +73,9 @@ def _is_object(model: Model, best_N: Tensor, label: str | None) -> Tensor:
 
 
 def _count_boxes(count: int) -> str:
-    return "" if count == 1 else f"the surest of {count} boxes"
+    if count == 1:
+        return ""
+    return f"the surest of {count} boxes"
 
 
 def _box_probabilities(model: Model, logits_NC: Tensor) -> Tensor:

@@ -133,4 +133,6 @@ def refuse_missing_weights(source: str, missing: Collection[str], all_weights: C
 def _list_some(names: Sequence[str]) -> str:
     # A few are enough to recognise what is missing.
     listed = ", ".join(names[:SHOWN_WEIGHTS])
-    return f"{listed} …" if len(names) > SHOWN_WEIGHTS else listed
+    if len(names) > SHOWN_WEIGHTS:
+        return f"{listed} …"
+    return listed

@@ -101,13 +101,15 @@ def tokenise(
         add_special_tokens=add_special_tokens,
         # The length is validated afterwards: no warning about it.
         verbose=False,
-        **({} if inputs_only else _list_results(model)),
+        **_list_results(model, inputs_only=inputs_only),
         **_truncation_options(model, overflow),
     )
 
 
-def _list_results(model: Model) -> dict[str, bool]:
+def _list_results(model: Model, *, inputs_only: bool) -> dict[str, bool]:
     """Return what the tokenizer is asked for besides the network's inputs."""
+    if inputs_only:
+        return {}
     return {"return_special_tokens_mask": True, "return_offsets_mapping": knows_offsets(model.processor)}
 
 
