@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearhead.model.adapters import Adapter, count_adapter_classes, is_adapter, put_on, read_adapter
+from clearhead.model.hub import load_pretrained
 from clearhead.model.joined_families import WRAPPERS
 from clearhead.model.language import encoder_decoder_architectures, picture_architectures
 from clearhead.model.load_errors import load_error, refuse_missing_weights, translate_load_errors
@@ -98,7 +99,7 @@ def _read_config(source: str) -> Any:
     import transformers
 
     with translate_load_errors(source):
-        return transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
+        return load_pretrained(transformers.AutoConfig, source)
 
 
 def _find_auto_class(architecture: str) -> str:
@@ -124,8 +125,8 @@ def _load_network(auto_class: str, source: str, allow_pickle: bool, *, may_lack:
     # None lets Transformers fall back to pickled weights; True allows safetensors only.
     use_safetensors = None if allow_pickle else True
     loader = getattr(transformers, auto_class)
-    network, report = loader.from_pretrained(
-        source, trust_remote_code=False, use_safetensors=use_safetensors, output_loading_info=True, **options
+    network, report = load_pretrained(
+        loader, source, use_safetensors=use_safetensors, output_loading_info=True, **options
     )
     if not may_lack:
         refuse_missing_weights(source, report["missing_keys"], dict(network.named_parameters()))
@@ -140,8 +141,8 @@ def _load_processor(source: str, auto_class: str) -> Any:
     if auto_class == "AutoModel" or _takes_pictures(auto_class):
         return load_tower_processor(source)
     if auto_class.endswith(IMAGE_TASKS):
-        return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return load_pretrained(transformers.AutoImageProcessor, source)
+    tokenizer = load_pretrained(transformers.AutoTokenizer, source)
     _require_vocabulary(source, tokenizer)
     return tokenizer
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearhead.errors import UnsupportedModel
+from clearhead.model.hub import load_pretrained
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def load_tower_processor(source: str) -> TowerProcessor:
     """Load the tokenizer and the image processor of a folder or hub id."""
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    tokenizer = load_pretrained(transformers.AutoTokenizer, source)
     # Pillow's processors: those of torchvision need a package that is not at hand everywhere.
-    image_processor = transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
+    image_processor = load_pretrained(transformers.AutoImageProcessor, source, backend="pil")
     return TowerProcessor(tokenizer, image_processor)
