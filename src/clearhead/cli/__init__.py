@@ -41,7 +41,6 @@ STREAM_MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
 ENVIRONMENT = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_VERBOSITY": "error",
-    "TOKENIZERS_PARALLELISM": "false",
 }
 
 app = typer.Typer(
