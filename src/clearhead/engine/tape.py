@@ -1,6 +1,6 @@
 """The tape: the operations of one forward pass, recorded so that relevance can be propagated back through them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -96,27 +96,29 @@ class Tape:
     def are_cuts(self, tensors: Sequence[Tensor]) -> bool:
         """Return whether everything after each of these activations depends on the input only through it."""
         # The leaf is a cut without a step: the tape begins there.
-        cuts = self._find_cuts()
+        cuts = set(self._find_cuts())
         return all(self.node_of(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
 
     def is_stream(self, tensors: Sequence[Tensor]) -> bool:
         """Return whether the last of these activations depends on the input only through one before it."""
         *earlier, last = [self.node_of(tensor) or 0 for tensor in tensors]
-        return not earlier or not self._find_cuts(last).isdisjoint(earlier)
+        # The first cut behind the last block is nearly always the output of the block before it.
+        return not earlier or any(cut in earlier for cut in self._find_cuts(last))
 
-    def _find_cuts(self, end: int | None = None) -> set[int]:
-        """Return the nodes that no later step up to `end` bypasses: no parent of such a step comes before them."""
-        cuts = set()
+    def _find_cuts(self, end: int | None = None) -> Iterator[int]:
+        """Yield the nodes that no later step up to `end` bypasses: no parent of such a step comes before them.
+
+        The last comes first.
+        """
         last = lowest = end or self.count
         # From the end, so that `lowest` is the first node that any later step reads.
         for node, parents, _ in reversed(self.steps):
             if node > last:
                 continue
             if node <= lowest:
-                cuts.add(node)
+                yield node
             # A step without known parents may depend on anything, so nothing before it is a cut.
             lowest = min(lowest, *parents) if parents else 0
-        return cuts
 
     def node_of(self, tensor: Tensor) -> int | None:
         """Return the number of an activation; each in-place write makes it a new one."""
