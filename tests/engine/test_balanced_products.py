@@ -85,7 +85,15 @@ WEIGHTED = {
     "two axes": lambda hidden, scores: (hidden * scores.squeeze(-1).softmax(-1).unsqueeze(-1)).sum(1),
     "matrix": lambda hidden, scores: (hidden.mT @ scores.softmax(1)).squeeze(-1),
     "equation": lambda hidden, scores: torch.einsum("btd,bt->bd", [hidden, scores.squeeze(-1).softmax(-1)]),
+    "new axis": lambda hidden, scores: (hidden * scores.squeeze(-1).softmax(-1)[:, :, None]).sum(1),
+    "masked": lambda hidden, scores: (hidden * (scores.softmax(1) * torch.ones(9, 1).double())).sum(1),
+    "normalised": lambda hidden, scores: (hidden * _normalise(scores.softmax(1))).sum(1),
+    "two heads": lambda hidden, scores: (hidden * torch.stack([scores, scores]).softmax(2).mean(0)).sum(1),
 }
+
+
+def _normalise(weights):
+    return weights / weights.sum(1, keepdim=True)
 
 
 @pytest.mark.parametrize("pool", WEIGHTED.values(), ids=WEIGHTED)
@@ -134,9 +142,37 @@ def test_a_unit_vector_is_divided_by_a_constant():
     torch.testing.assert_close(capture(pool, ATTN_LRP), expected)
 
 
-@pytest.mark.parametrize("gate", [lambda x: x.sigmoid().mT.mT, lambda x: x.sigmoid().expand(-1, -1, 32)])
-def test_a_gate_that_was_reshaped_is_still_held(gate):
+def test_a_product_with_values_of_unknown_origin_is_no_weight():
+    """Values that were written through a view are not on the tape, but still depend on the input."""
+
+    def pool(hidden, scores):
+        copy = torch.zeros_like(hidden)
+        copy[:, :, :] = hidden
+        return (copy * scores.softmax(1) * scores).sum(1)
+
+    expected = capture(lambda hidden, scores: (hidden * scores.softmax(1) * scores).sum(1), BALANCED)
+    torch.testing.assert_close(capture(pool, BALANCED), expected)
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        lambda x: x.sigmoid().mT.mT,
+        lambda x: x.sigmoid().expand(-1, -1, 32),
+        lambda x: x.sigmoid()[:, :, :],
+        lambda x: torch.cat([x, x], 2).sigmoid().chunk(2, 2)[0],
+        lambda x: 2 * x.sigmoid() / 2,
+    ],
+)
+def test_a_gate_that_was_moved_or_scaled_is_still_held(gate):
     expected = capture(lambda hidden, scores: (hidden * scores.sigmoid()).sum(1), BALANCED)
+    torch.testing.assert_close(capture(lambda hidden, scores: (hidden * gate(scores)).sum(1), BALANCED), expected)
+
+
+@pytest.mark.parametrize("gate", [lambda x: x * (1.7 * x).sigmoid(), lambda x: nn.functional.leaky_relu(x)])
+def test_an_activation_function_is_a_gate_however_it_is_written(gate):
+    """GPT-OSS multiplies by x · sigmoid(αx)."""
+    expected = capture(lambda hidden, scores: (hidden * gate(scores).detach()).sum(1), BALANCED)
     torch.testing.assert_close(capture(lambda hidden, scores: (hidden * gate(scores)).sum(1), BALANCED), expected)
 
 

@@ -76,9 +76,7 @@ class Recorder(TorchFunctionMode):
         self._softmaxes: dict[int, AttentionMap] = {}
         self._roles = ActivationRoles()
         self._sources = ElementwiseSources()
-        self._balanced = BalancedCalls(
-            tape.switch, tape.saved, attention=self._softmaxes, roles=self._roles, sources=self._sources
-        )
+        self._balanced = BalancedCalls(tape.switch, tape.saved, roles=self._roles, sources=self._sources)
         self.norm_depth = 0
         # Not by a mode around this one, through which every call would go once more.
         self._uses_onednn = is_preferred()
@@ -195,8 +193,11 @@ class Recorder(TorchFunctionMode):
             for index, tensor in enumerate(out):
                 self._record(call, rule_for(call.name, function, index), tensor, activations)
         else:
-            rule, activations = self._find_rule(call, activations)
-            self._record(call, rule, out, activations)
+            rule, sources = self._find_rule(call, activations)
+            self._record(call, rule, out, sources)
+            if len(sources) < len(activations):
+                # An activation function that is written out may be a gate as well.
+                self.note_gate(out)
         return out
 
     def _check_seen(self, activations: list[Tensor]) -> None:
@@ -281,11 +282,14 @@ class Recorder(TorchFunctionMode):
         # Functions such as `contiguous` may return their argument.
         if not is_activation(out) or self._saved.node_of(out) is not None:
             return
-        step = self.tape.record(out, *self._apply(call, rule, out, activations))
+        operands, backward = self._apply(call, rule, out, activations)
+        step = self.tape.record(out, operands, backward)
         self._follow_attention(call, out, step)
         name = call.name
-        self._sources.note(name, step.node, step.parents)
-        self._roles.note(name, step.node, step.parents)
+        # After a write through a view, what an operation depends on is not known, and its result has no role.
+        if len(step.parents) == len(operands):
+            self._sources.note(name, step.node, step.parents)
+            self._roles.note(name, step.node, step.parents)
         if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
         if name == "conv2d" and self._cuts_pixels(call):
