@@ -30,7 +30,7 @@ from clearhead.engine.self_gates import ElementwiseSources
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
 from clearhead.engine.torch_calls import TorchCall, find_activations, function_name, is_in_place, name_origin
 from clearhead.engine.word_layout import WordLayout, find_layout
-from clearhead.errors import UnsupportedOperation
+from clearhead.errors import UnsupportedModel, UnsupportedOperation
 
 # Properties of tensors that networks read all the time; none of them makes a new tensor.
 METADATA = frozenset(
@@ -185,6 +185,8 @@ class Recorder(TorchFunctionMode):
         function = call.function
         args, kwargs = call.args, call.kwargs
         if is_in_place(function) and is_activation(call.first):
+            if call.first is self.tape.leaf:
+                self._move_leaf()
             call = self._copy_overwritten(call)
             activations = find_activations(call.args, call.kwargs)
         self._check_seen(activations)
@@ -269,6 +271,18 @@ class Recorder(TorchFunctionMode):
         node = self._saved.node_of(out)
         if node is not None:
             self._roles.gates.add(node)
+
+    def _move_leaf(self) -> None:
+        """Let the network write into the leaf that it holds (as CTRL does), by making that a copy of a new one."""
+        held = self.tape.leaf
+        if held is None or self.tape.steps:
+            # What was computed of it would not depend on the new one.
+            raise UnsupportedModel(
+                f"{type(self.network).__name__} overwrites its word embeddings after it has read them, in "
+                f"'{self._current_module()}'. Choose a method that only needs outputs, such as occlusion."
+            )
+        leaf = self.begin(held)
+        self._copy_node(leaf, held.requires_grad_(False).copy_(leaf))
 
     def _copy_overwritten(self, call: TorchCall) -> TorchCall:
         """Return an in-place call with a copy of the activation that it will overwrite."""
