@@ -62,7 +62,7 @@ LINEAR = split_names(
     squeeze unsqueeze view_as reshape_as transpose swapaxes swapdims permute getitem cat concat stack split chunk
     unbind tensor_split narrow expand expand_as repeat roll flip gather index_select take_along_dim masked_fill where
     movedim moveaxis repeat_interleave t select tril triu diagonal broadcast_to tile rot90 pad T mT interpolate max amax
-    index_add index_put scatter scatter_add cumsum as_strided copy unfold view_as_real view_as_complex
+    index_add index_put setitem scatter scatter_add cumsum as_strided copy unfold view_as_real view_as_complex
     """
 )
 """Operations whose gradient is their rule; a maximum selects elements."""
