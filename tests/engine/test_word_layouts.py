@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers as hf
-from helpers.tiny_models import TEXT, alone, randomised, tensors
+from helpers.tiny_models import ROTARY, TEXT, alone, randomised, tensors
 from helpers.word_layouts import FAMILIES, WITH_DECODER, layout_network, layout_tensors
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -66,6 +66,18 @@ def test_the_default_explains_every_network(family):
     explanations = clearhead.explain(layout_network(family), layout_tensors(family))
     assert {explanation.method for explanation in explanations} == {"attn-lrp"}
     assert [len(explanation.relevance) for explanation in explanations][::2] == [9, 9]
+
+
+LILT = {**TEXT, "hidden_size": 24, "channel_shrink_ratio": 1}
+
+
+@pytest.mark.parametrize(
+    ("network_class", "options"),
+    [(hf.DiffLlamaForSequenceClassification, ROTARY), (hf.LiltForSequenceClassification, LILT)],
+)
+def test_the_default_explains_blocks_with_two_attentions(network_class, options):
+    net = randomised(network_class(network_class.config_class(**options)).double().eval())
+    assert {explanation.method for explanation in clearhead.explain(net, tensors("llama"))} == {"attn-lrp"}
 
 
 @pytest.mark.parametrize("family", ["longformer", "xlnet", "bart", "t5"])
