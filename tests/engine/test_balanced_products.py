@@ -9,7 +9,9 @@ from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import clearhead
+from clearhead.attribution.method import parse_method
 from clearhead.engine.backward import ATTN_LRP, BALANCED
+from clearhead.engine.blockwise import capture_blockwise
 from clearhead.errors import UnsupportedOperation
 
 RULES = [ATTN_LRP, BALANCED]
@@ -30,6 +32,16 @@ def routed(family):
     config._attn_implementation = "eager"
     config._experts_implementation = "eager"
     return randomised(network_class(config).double().eval())
+
+
+@pytest.mark.parametrize("method", ["balanced-cat", "cat"])
+def test_keys_that_were_written_in_parts_hide_no_block(method):
+    """DeepSeek writes the parts of its keys into an empty tensor; the blocks still follow each other."""
+    explained = clearhead.load(routed("deepseek-v3"))
+    batch = tensors("llama")
+    whole = parse_method(method)(clearhead.capture(explained, batch, 0)).relevance_BT
+    blocks = parse_method(method)(capture_blockwise(explained, batch, 0)).relevance_BT
+    torch.testing.assert_close(blocks, whole, rtol=0, atol=1e-5 * float(whole.abs().max()))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -85,7 +97,15 @@ WEIGHTED = {
     "two axes": lambda hidden, scores: (hidden * scores.squeeze(-1).softmax(-1).unsqueeze(-1)).sum(1),
     "matrix": lambda hidden, scores: (hidden.mT @ scores.softmax(1)).squeeze(-1),
     "equation": lambda hidden, scores: torch.einsum("btd,bt->bd", [hidden, scores.squeeze(-1).softmax(-1)]),
+    "new axis": lambda hidden, scores: (hidden * scores.squeeze(-1).softmax(-1)[:, :, None]).sum(1),
+    "masked": lambda hidden, scores: (hidden * (scores.softmax(1) * torch.ones(9, 1).double())).sum(1),
+    "normalised": lambda hidden, scores: (hidden * _normalise(scores.softmax(1))).sum(1),
+    "two heads": lambda hidden, scores: (hidden * torch.stack([scores, scores]).softmax(2).mean(0)).sum(1),
 }
+
+
+def _normalise(weights):
+    return weights / weights.sum(1, keepdim=True)
 
 
 @pytest.mark.parametrize("pool", WEIGHTED.values(), ids=WEIGHTED)
@@ -134,9 +154,38 @@ def test_a_unit_vector_is_divided_by_a_constant():
     torch.testing.assert_close(capture(pool, ATTN_LRP), expected)
 
 
-@pytest.mark.parametrize("gate", [lambda x: x.sigmoid().mT.mT, lambda x: x.sigmoid().expand(-1, -1, 32)])
-def test_a_gate_that_was_reshaped_is_still_held(gate):
+def test_a_product_with_values_of_unknown_origin_is_no_weight():
+    """A second view of what was written into is not on the tape, but still depends on the input."""
+
+    def pool(hidden, scores):
+        copy = torch.zeros_like(hidden)
+        view = copy.view(copy.shape)
+        copy[:, :, :] = hidden
+        return (view * scores.softmax(1) * scores).sum(1)
+
+    expected = capture(lambda hidden, scores: (hidden * scores.softmax(1) * scores).sum(1), BALANCED)
+    torch.testing.assert_close(capture(pool, BALANCED), expected)
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        lambda x: x.sigmoid().mT.mT,
+        lambda x: x.sigmoid().expand(-1, -1, 32),
+        lambda x: x.sigmoid()[:, :, :],
+        lambda x: torch.cat([x, x], 2).sigmoid().chunk(2, 2)[0],
+        lambda x: 2 * x.sigmoid() / 2,
+    ],
+)
+def test_a_gate_that_was_moved_or_scaled_is_still_held(gate):
     expected = capture(lambda hidden, scores: (hidden * scores.sigmoid()).sum(1), BALANCED)
+    torch.testing.assert_close(capture(lambda hidden, scores: (hidden * gate(scores)).sum(1), BALANCED), expected)
+
+
+@pytest.mark.parametrize("gate", [lambda x: x * (1.7 * x).sigmoid(), lambda x: nn.functional.leaky_relu(x)])
+def test_an_activation_function_is_a_gate_however_it_is_written(gate):
+    """GPT-OSS multiplies by x · sigmoid(αx)."""
+    expected = capture(lambda hidden, scores: (hidden * gate(scores).detach()).sum(1), BALANCED)
     torch.testing.assert_close(capture(lambda hidden, scores: (hidden * gate(scores)).sum(1), BALANCED), expected)
 
 

@@ -286,3 +286,27 @@ def test_a_network_that_is_no_transformer_is_refused():
     net = transformers.ResNetForImageClassification(config).double().eval()
     with pytest.raises(UnsupportedModel, match="not a Transformer"):
         clearhead.explain(net, tensors("vit"), "trans-att")
+
+
+def test_a_write_through_a_view_changes_what_it_is_a_view_of():
+    recorder = Recorder(Tape(), nn.Identity())
+    start = recorder.begin(draw(2, 3))
+    with recorder:
+        doubled = start * 2
+        part = doubled[:, 0]
+        part.mul_(3)
+        doubled.sum()
+    assert recorder.tape.are_cuts([doubled])
+    # The other columns do not pass through it.
+    assert not recorder.tape.are_cuts([part])
+
+
+def test_parts_that_are_written_into_an_empty_tensor_are_its_parents():
+    recorder = Recorder(Tape(), nn.Identity())
+    start = recorder.begin(draw(2, 3))
+    with recorder:
+        joined = torch.empty(2, 3, dtype=torch.float64)
+        joined[:, :2] = start[:, :2]
+        joined[:, 2:].copy_(start[:, 2:])
+        joined.sum()
+    assert recorder.tape.are_cuts([joined])

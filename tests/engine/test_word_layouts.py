@@ -5,8 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers as hf
-from helpers.tiny_models import TEXT, alone, randomised, tensors
+from helpers.tiny_models import ROTARY, TEXT, alone, randomised, tensors
 from helpers.word_layouts import FAMILIES, WITH_DECODER, layout_network, layout_tensors
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 import clearhead
 from clearhead.engine.embeddings import logits_from
@@ -67,6 +68,18 @@ def test_the_default_explains_every_network(family):
     assert [len(explanation.relevance) for explanation in explanations][::2] == [9, 9]
 
 
+LILT = {**TEXT, "hidden_size": 24, "channel_shrink_ratio": 1}
+
+
+@pytest.mark.parametrize(
+    ("network_class", "options"),
+    [(hf.DiffLlamaForSequenceClassification, ROTARY), (hf.LiltForSequenceClassification, LILT)],
+)
+def test_the_default_explains_blocks_with_two_attentions(network_class, options):
+    net = randomised(network_class(network_class.config_class(**options)).double().eval())
+    assert {explanation.method for explanation in clearhead.explain(net, tensors("llama"))} == {"attn-lrp"}
+
+
 @pytest.mark.parametrize("family", ["longformer", "xlnet", "bart", "t5"])
 @pytest.mark.parametrize("method", ["trans-att", "rollout", "att-cat", "balanced-cat", "lrp"])
 def test_blocks_with_other_tokens_are_refused(family, method):
@@ -90,6 +103,37 @@ def test_a_network_that_exchanges_its_attention_is_recorded_again():
     again = clearhead.explain(net, short, "balanced-cat", 0)
     for first, second in zip(explanations, again, strict=True):
         np.testing.assert_array_equal(first.relevance, second.relevance)
+
+
+CTRL = {"vocab_size": 60, "n_positions": 64, "n_embd": 32, "dff": 48, "n_layer": 2, "n_head": 4, "num_labels": 3}
+
+
+@pytest.mark.parametrize("method", ["gradient-x-input", "cp-lrp", "balanced-cat", "trans-att", "integrated-gradients"])
+def test_a_network_may_write_into_its_embeddings(method, monkeypatch):
+    """CTRL scales them in place."""
+    net = randomised(hf.CTRLForSequenceClassification(hf.CTRLConfig(**CTRL, pad_token_id=0)).double().eval())
+    batch = tensors("gpt2")
+    explanations = clearhead.explain(net, batch, method, 1)
+    copied = net.transformer.w.forward
+    monkeypatch.setattr(net.transformer.w, "forward", lambda ids: copied(ids) * 1)
+    for explanation, expected in zip(explanations, clearhead.explain(net, batch, method, 1), strict=True):
+        np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-12, atol=1e-12)
+
+
+class WritesLate(hf.BertForSequenceClassification):
+    """Reads its word embeddings, then overwrites them."""
+
+    def forward(self, input_ids, attention_mask=None, **options):
+        words = self.get_input_embeddings()(input_ids)
+        start = words.mean(1)
+        words.mul_(2)
+        return SequenceClassifierOutput(logits=self.classifier(start + words.mean(1)))
+
+
+def test_embeddings_that_were_read_before_they_are_overwritten_are_refused():
+    net = randomised(WritesLate(hf.BertConfig(**TEXT)).double().eval())
+    with pytest.raises(UnsupportedModel, match="WritesLate overwrites its word embeddings after it has read them"):
+        clearhead.explain(net, tensors("bert"), "gradient-x-input", 0)
 
 
 @pytest.mark.parametrize("method", ["attn-lrp", "cp-lrp", "balanced-cat", "trans-att", "lrp"])

@@ -5,7 +5,18 @@ DEFAULT_ANSWER_METHOD = "attn-lrp"
 """The default for the answers of language models."""
 DEFAULT_INPUT_METHOD = "attn-lrp"
 """The default for networks whose blocks have other tokens than their input, or no attention maps."""
-TYPES_WITHOUT_BLOCKS = ("big_bird", "flaubert", "funnel", "hiera", "levit", "longformer", "xlm", "xlnet")
+TYPES_WITHOUT_BLOCKS = (
+    "big_bird",
+    "diffllama",
+    "flaubert",
+    "funnel",
+    "hiera",
+    "levit",
+    "lilt",
+    "longformer",
+    "xlm",
+    "xlnet",
+)
 """Types of such networks, besides encoder–decoders that classify."""
 DEFAULT_PIXEL_METHOD = "integrated-gradients"
 """The default for pictures that a convolutional network reads, whose biases hold back what attn-lrp gives."""

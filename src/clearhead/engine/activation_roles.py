@@ -1,7 +1,7 @@
 """What an activation is to the products that it is a factor of: a gate, a weight of a softmax, or a constant.
 
-Roles are known by the nodes of a tape, and follow an activation through operations that only move or convert its
-elements.
+Roles are known by the nodes of a tape, and follow an activation through operations that only move, convert or scale its
+elements. What is computed of constants alone is constant, and what is computed of weights and constants is a weight.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ def split_names(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-GATES = split_names("gelu silu relu tanh sigmoid mish")
+GATES = split_names("gelu silu relu tanh sigmoid mish elu selu celu leaky_relu relu6 hardswish")
 """Functions whose output may gate another activation."""
 DEVIATIONS = split_names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
 CONSTANTS = DEVIATIONS | {"topk"}
@@ -23,15 +23,21 @@ MOVES = split_names(
     """
     view reshape flatten unflatten squeeze unsqueeze view_as reshape_as transpose swapaxes swapdims permute movedim
     moveaxis t T mT contiguous clone to type float double half bfloat16 type_as expand expand_as repeat
-    repeat_interleave broadcast_to tile dropout
+    repeat_interleave broadcast_to tile dropout getitem select narrow index_select split chunk unbind tensor_split
     """
 )
-ROLES = GATES | CONSTANTS | CHOICES | MOVES | {"softmax"}
+SCALINGS = split_names("mul multiply div truediv divide neg")
+"""Operations that scale their operand if it is their only activation."""
+SOFTMAXES = split_names("softmax attention_weights")
+ROLES = GATES | CONSTANTS | CHOICES | MOVES | SCALINGS | SOFTMAXES
 """Operations whose results may have a role of their own, or that of their operand."""
 
 
 class ActivationRoles:
-    """The roles of the activations of one forward pass, by their nodes."""
+    """The roles of the activations of one forward pass, by their nodes.
+
+    `softmaxes` depend on the input through softmaxes alone.
+    """
 
     def __init__(self) -> None:
         self.gates: set[int] = set()
@@ -41,17 +47,17 @@ class ActivationRoles:
 
     def note(self, name: str, node: int, parents: Sequence[int]) -> None:
         """Note the roles of an operation's result."""
-        # Of constants everything is constant; most networks have none, and most operations give no role.
-        if name not in ROLES and not self.held:
+        # Most operations give no role, and most activations have none that others inherit.
+        if name not in ROLES and self.held.isdisjoint(parents) and self.softmaxes.isdisjoint(parents):
             return
         self._note_constant(name, node, parents)
+        if name in SOFTMAXES or self._is_weight(parents):
+            self.softmaxes.add(node)
         if name in GATES:
             self.gates.add(node)
-        if name == "softmax":
-            self.softmaxes.add(node)
         if name in ("softmax", "sigmoid"):
             self._probabilities.add(node)
-        if name in MOVES and len(parents) == 1:
+        if (name in MOVES or name in SCALINGS) and len(parents) == 1:
             self._copy(parents[0], node)
 
     def chooses_experts(self, name: str, node: int | None) -> bool:
@@ -69,7 +75,13 @@ class ActivationRoles:
     def _keeps_constant(self, name: str, parents: Sequence[int]) -> bool:
         return self.held.issuperset(parents) or self.chooses_experts(name, parents[0])
 
+    def _is_weight(self, parents: Sequence[int]) -> bool:
+        """Return whether all of these activations are weights or constants, and one is a weight."""
+        if self.softmaxes.isdisjoint(parents):
+            return False
+        return all(parent in self.softmaxes or parent in self.held for parent in parents)
+
     def _copy(self, node: int, moved: int) -> None:
-        for role in (self.gates, self.softmaxes, self._probabilities):
+        for role in (self.gates, self._probabilities):
             if node in role:
                 role.add(moved)

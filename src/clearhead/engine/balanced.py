@@ -19,7 +19,7 @@ coefficients as they pass gradients. The others:
 "Held" means treated as a constant. Under the balanced pass the coefficient at A can be read, but goes no further.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -62,7 +62,7 @@ LINEAR = split_names(
     squeeze unsqueeze view_as reshape_as transpose swapaxes swapdims permute getitem cat concat stack split chunk
     unbind tensor_split narrow expand expand_as repeat roll flip gather index_select take_along_dim masked_fill where
     movedim moveaxis repeat_interleave t select tril triu diagonal broadcast_to tile rot90 pad T mT interpolate max amax
-    index_add index_put scatter scatter_add cumsum as_strided copy unfold view_as_real view_as_complex
+    index_add index_put setitem scatter scatter_add cumsum as_strided copy unfold view_as_real view_as_complex
     """
 )
 """Operations whose gradient is their rule; a maximum selects elements."""
@@ -88,8 +88,7 @@ NORMS_WITHOUT_RULE = split_names("group_norm instance_norm local_response_norm")
 class BalancedCalls:
     """Makes the calls of a forward pass so that their backward can be switched.
 
-    `attention` has the nodes of attention maps, `roles` what other activations are to their products, and `sources`
-    tells which activations are functions of the same one.
+    `roles` has what activations are to their products, and `sources` tells which are functions of the same one.
     """
 
     # Given the collections instead of functions of the recorder: a reference to the recorder would make a cycle, and
@@ -99,13 +98,11 @@ class BalancedCalls:
         switch: BackwardSwitch,
         saved: SavedTensors,
         *,
-        attention: Container[int],
         roles: ActivationRoles,
         sources: ElementwiseSources,
     ) -> None:
         self._switch = switch
         self._saved = saved
-        self._attention = attention
         self._roles = roles
         self._sources = sources
 
@@ -175,7 +172,8 @@ class BalancedCalls:
             return HELD, UNCHANGED
         if right_node in self._roles.held:
             return UNCHANGED, HELD
-        if self._weighs_values(left_node, right_node):
+        if not self._roles.softmaxes.isdisjoint((left_node, right_node)):
+            # An attention map, or the weights of a pooling head, and values.
             return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
         if name not in SELF_PRODUCTS:
             return HALF, HALF
@@ -184,10 +182,6 @@ class BalancedCalls:
             # x · g(x) is a function φ of x, and g(x) = φ(x)/x.
             return (UNCHANGED, HELD) if gated == 0 else (HELD, UNCHANGED)
         return self._gate_factors(left_node in self._roles.gates, right_node in self._roles.gates)
-
-    def _weighs_values(self, left: int | None, right: int | None) -> bool:
-        """Return whether a product is that of an attention map, or of the weights of a pooling head, and values."""
-        return left in self._attention or not self._roles.softmaxes.isdisjoint((left, right))
 
     @staticmethod
     def _gate_factors(is_left_gate: bool, is_right_gate: bool) -> tuple[Factors, Factors]:

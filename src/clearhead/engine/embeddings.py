@@ -94,7 +94,8 @@ def gradients_at(
 def _score_and_gradient(trace: Trace, points: Sequence[Point]) -> tuple[Tensor, Tensor]:
     """Return the explained score at each point, and its gradient there."""
     leaf = _stack_points(points).detach().requires_grad_()
-    score_N = _score_points(trace, points, leaf)
+    # A copy, since a network may write into its embeddings (CTRL), which torch forbids for a leaf.
+    score_N = _score_points(trace, points, leaf.clone())
     # Rows do not depend on each other, so the gradient of the sum holds the gradient of each score.
     (gradient,) = torch.autograd.grad(score_N.sum(), leaf)
     return score_N.detach(), gradient

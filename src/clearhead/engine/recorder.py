@@ -4,23 +4,19 @@ Gradients stay with autograd; the tape adds, for every operation that depends on
 relevance back through it.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction
 from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.activation_roles import CHOICES, ActivationRoles
 from clearhead.engine.attention import Masks, decompose_attention
 from clearhead.engine.balanced import LINEAR, PRODUCTS, QUOTIENTS, SELF_PRODUCTS, BalancedCalls, multiplies
 from clearhead.engine.lookups import WordLookups, looked_up_ids, looked_up_table
-from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
+from clearhead.engine.lrp.context import Backward, Rule, RuleResult, accepts, is_activation
 from clearhead.engine.lrp.rules import bounded_convolution, gated_rule, rule_for
 from clearhead.engine.multi_head_attention import NAME as MULTI_HEAD_ATTENTION
 from clearhead.engine.multi_head_attention import can_decompose, decompose_heads
@@ -28,29 +24,19 @@ from clearhead.engine.onednn import can_multiply, is_preferred, linear
 from clearhead.engine.running_module import name_running_module
 from clearhead.engine.self_gates import ElementwiseSources
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
-from clearhead.engine.torch_calls import TorchCall, find_activations, function_name, is_in_place, name_origin
-from clearhead.engine.word_layout import WordLayout, find_layout
-from clearhead.errors import UnsupportedOperation
-
-# Properties of tensors that networks read all the time; none of them makes a new tensor.
-METADATA = frozenset(
-    [
-        "shape",
-        "size",
-        "dim",
-        "ndim",
-        "dtype",
-        "device",
-        "is_cuda",
-        "layout",
-        "requires_grad",
-        "numel",
-        "stride",
-        "_version",
-    ]
+from clearhead.engine.torch_calls import (
+    METADATA,
+    TorchCall,
+    detach_pattern,
+    find_activations,
+    function_name,
+    is_in_place,
+    keep_precision,
+    name_origin,
 )
-PATTERNS = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
-"""Operations that take the shape or the type of their second argument, not its values."""
+from clearhead.engine.word_layout import WordLayout, find_layout
+from clearhead.errors import UnsupportedModel, UnsupportedOperation
+
 REFUSE_RELEVANCE = raise_unsupported(GRADIENTS_ONLY)
 
 
@@ -76,9 +62,7 @@ class Recorder(TorchFunctionMode):
         self._softmaxes: dict[int, AttentionMap] = {}
         self._roles = ActivationRoles()
         self._sources = ElementwiseSources()
-        self._balanced = BalancedCalls(
-            tape.switch, tape.saved, attention=self._softmaxes, roles=self._roles, sources=self._sources
-        )
+        self._balanced = BalancedCalls(tape.switch, tape.saved, roles=self._roles, sources=self._sources)
         self.norm_depth = 0
         # Not by a mode around this one, through which every call would go once more.
         self._uses_onednn = is_preferred()
@@ -94,7 +78,7 @@ class Recorder(TorchFunctionMode):
             return self._slice_leaf()
         if self.paused:
             return self._call_paused(name, function, args, kwargs)
-        args = _detach_pattern(name, args)
+        args = detach_pattern(name, args)
         activations = find_activations(args, kwargs)
         # What does not depend on the input is a constant and needs no step.
         if not activations:
@@ -183,21 +167,53 @@ class Recorder(TorchFunctionMode):
 
     def _call_and_record(self, call: TorchCall, activations: list[Tensor]) -> Any:
         if call.name == "softmax":
-            call = _keep_precision(call)
-        function = call.function
-        args, kwargs = call.args, call.kwargs
-        if is_in_place(function) and is_activation(call.first):
-            call = self._copy_overwritten(call)
-            activations = find_activations(call.args, call.kwargs)
+            call = keep_precision(call)
+        if is_in_place(call.function):
+            return self._write_and_record(call, activations)
         self._check_seen(activations)
-        out = self._call(call.name, function, args, kwargs)
+        out = self._call(call.name, call.function, call.args, call.kwargs)
         if isinstance(out, (list, tuple)):
             for index, tensor in enumerate(out):
-                self._record(call, rule_for(call.name, function, index), tensor, activations)
+                self._record(call, rule_for(call.name, call.function, index), tensor, activations)
         else:
-            rule, activations = self._find_rule(call, activations)
-            self._record(call, rule, out, activations)
+            self._record_result(call, out, activations)
         return out
+
+    def _write_and_record(self, call: TorchCall, activations: list[Tensor]) -> Tensor:
+        """Record a write in place, whose result is what was written into; a view's tensor has changed as well."""
+        written: Tensor = call.first
+        before = call
+        if is_activation(written):
+            if written is self.tape.leaf:
+                self._move_leaf()
+            before = self._copy_overwritten(call)
+            activations = find_activations(before.args, before.kwargs)
+        self._check_seen(activations)
+        base = written._base
+        base_parents = self._list_parents(base)
+        self._call(call.name, call.function, call.args, call.kwargs)
+        self._record_result(before, written, activations)
+        node = self._saved.node_of(written)
+        if base is not None and base_parents is not None and node is not None:
+            self.tape.record_write(base, (*base_parents, node))
+        return written
+
+    def _list_parents(self, base: Tensor | None) -> tuple[int, ...] | None:
+        """Return the node of a tensor as far as it is an activation; None if what it depends on is not known."""
+        if base is None or not is_activation(base):
+            return ()
+        node = self._saved.node_of(base)
+        if node is None:
+            return None
+        return (node,)
+
+    def _record_result(self, call: TorchCall, out: Any, activations: list[Tensor]) -> None:
+        """Record the only output of a call."""
+        rule, sources = self._find_rule(call, activations)
+        self._record(call, rule, out, sources)
+        if len(sources) < len(activations):
+            # An activation function that is written out may be a gate as well.
+            self.note_gate(out)
 
     def _check_seen(self, activations: list[Tensor]) -> None:
         """Refuse the balanced passes if an activation comes from code that makes no torch calls."""
@@ -269,6 +285,18 @@ class Recorder(TorchFunctionMode):
         if node is not None:
             self._roles.gates.add(node)
 
+    def _move_leaf(self) -> None:
+        """Let the network write into the leaf that it holds (as CTRL does), by making that a copy of a new one."""
+        held = self.tape.leaf
+        if held is None or self.tape.steps:
+            # What was computed of it would not depend on the new one.
+            raise UnsupportedModel(
+                f"{type(self.network).__name__} overwrites its word embeddings after it has read them, in "
+                f"'{self._current_module()}'. Choose a method that only needs outputs, such as occlusion."
+            )
+        leaf = self.begin(held)
+        self._copy_node(leaf, held.requires_grad_(False).copy_(leaf))
+
     def _copy_overwritten(self, call: TorchCall) -> TorchCall:
         """Return an in-place call with a copy of the activation that it will overwrite."""
         # Rules need the value before the write, and on the tape the copy stands for that value's node.
@@ -281,11 +309,14 @@ class Recorder(TorchFunctionMode):
         # Functions such as `contiguous` may return their argument.
         if not is_activation(out) or self._saved.node_of(out) is not None:
             return
-        step = self.tape.record(out, *self._apply(call, rule, out, activations))
+        operands, backward = self._apply(call, rule, out, activations)
+        step = self.tape.record(out, operands, backward)
         self._follow_attention(call, out, step)
         name = call.name
-        self._sources.note(name, step.node, step.parents)
-        self._roles.note(name, step.node, step.parents)
+        # After a write through a view, what an operation depends on is not known, and its result has no role.
+        if len(step.parents) == len(operands):
+            self._sources.note(name, step.node, step.parents)
+            self._roles.note(name, step.node, step.parents)
         if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
         if name == "conv2d" and self._cuts_pixels(call):
@@ -306,7 +337,7 @@ class Recorder(TorchFunctionMode):
         if self.tape.gradients_only:
             return activations, REFUSE_RELEVANCE
         # Binding first tells arguments that the rule does not take from a TypeError inside the rule, which is a bug.
-        if rule is None or not _accepts(rule, len(call.args), tuple(call.kwargs)):
+        if rule is None or not accepts(rule, len(call.args), tuple(call.kwargs)):
             return activations, self._refuse(call.name)
         try:
             result = rule(self._saved, out, *call.args, **call.kwargs)
@@ -355,39 +386,8 @@ class Recorder(TorchFunctionMode):
             self.tape.maps.append(attention)
 
 
-@cache
-def _accepts(rule: Rule, positional: int, keywords: tuple[str, ...]) -> bool:
-    """Return whether a rule can be called with this many positional arguments and these keywords.
-
-    That does not depend on the values, so each form of call is bound only once.
-    """
-    tensors_and_out = (None, None)
-    try:
-        inspect.signature(rule).bind(*tensors_and_out, *[None] * positional, **dict.fromkeys(keywords))
-    except TypeError:
-        return False
-    return True
-
-
 def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
     """Return whether two sequences hold the same tensors, in any order."""
     if len(first) == len(second) == 1:
         return first[0] is second[0]
     return set(map(id, first)) == set(map(id, second))
-
-
-def _detach_pattern(name: str, args: Any) -> Any:
-    """Return arguments whose second is no activation if an operation does not read its values."""
-    if name not in PATTERNS or len(args) < 2:
-        return args
-    # Without recording it: `detach` would be a call of its own.
-    with DisableTorchFunction():
-        return (args[0], args[1].detach())
-
-
-def _keep_precision(call: TorchCall) -> TorchCall:
-    """Undo a softmax's cast to a lower precision: some models ask for float32 even if they run in float64."""
-    dtype = call.kwargs.get("dtype")
-    if dtype is None or dtype.itemsize >= call.first.dtype.itemsize:
-        return call
-    return replace(call, kwargs={**call.kwargs, "dtype": call.first.dtype})

@@ -141,6 +141,10 @@ class Tape:
         self.steps.append(step)
         return step
 
+    def record_write(self, tensor: Tensor, parents: tuple[int, ...]) -> None:
+        """Append that a tensor was changed through a view of it, from these nodes."""
+        self.steps.append(Step(self.add_node(tensor), parents, raise_unsupported(NOT_RECORDED)))
+
 
 def raise_unsupported(message: str) -> Backward:
     """Return a backward function that raises: methods without relevance still work on such a network."""

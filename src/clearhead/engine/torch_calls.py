@@ -6,14 +6,36 @@ from functools import cache
 from typing import Any
 
 from torch import Tensor
+from torch._C import DisableTorchFunction
 
 from clearhead.engine.lrp.context import is_activation
 
 REFLECTED_OPERATORS = ("radd", "rmul", "iadd", "isub", "imul", "itruediv")
+WRITE = "__setitem__"
+"""x[index] = y, which returns nothing."""
 # How torch functions call the argument that they write to.
 FIRST_ARGUMENT_NAMES = ("input", "self", "tensor")
 LINEAR_ORIGINS = ("Copy", "IndexPut", "AsStrided", "Clone", "Linear", "MatMul")
 """In autograd's names: writes into a constant, and layers with quantised weights."""
+# Properties of tensors that networks read all the time; none of them makes a new tensor.
+METADATA = frozenset(
+    [
+        "shape",
+        "size",
+        "dim",
+        "ndim",
+        "dtype",
+        "device",
+        "is_cuda",
+        "layout",
+        "requires_grad",
+        "numel",
+        "stride",
+        "_version",
+    ]
+)
+PATTERNS = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
+"""Operations that take the shape or the type of their second argument, not its values."""
 
 
 @cache
@@ -32,6 +54,8 @@ def function_name(function: Callable[..., Any]) -> str:
 def is_in_place(function: Callable[..., Any]) -> bool:
     """Return whether a function writes its result into its first argument."""
     name = getattr(function, "__name__", "")
+    if name == WRITE:
+        return True
     return name.endswith("_") and not name.startswith("_")
 
 
@@ -99,3 +123,20 @@ def replace_activations(value: Any, replacements: Iterator[Tensor]) -> Any:
     if type(value) is dict:
         return {name: replace_activations(item, replacements) for name, item in value.items()}
     return value
+
+
+def detach_pattern(name: str, args: Any) -> Any:
+    """Return arguments whose second is no activation if an operation does not read its values."""
+    if name not in PATTERNS or len(args) < 2:
+        return args
+    # Without recording it: `detach` would be a call of its own.
+    with DisableTorchFunction():
+        return (args[0], args[1].detach())
+
+
+def keep_precision(call: TorchCall) -> TorchCall:
+    """Undo a softmax's cast to a lower precision: some models ask for float32 even if they run in float64."""
+    dtype = call.kwargs.get("dtype")
+    if dtype is None or dtype.itemsize >= call.first.dtype.itemsize:
+        return call
+    return replace(call, kwargs={**call.kwargs, "dtype": call.first.dtype})

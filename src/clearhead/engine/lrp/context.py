@@ -1,7 +1,9 @@
 """One relevance pass: its rule set, what a rule is, and the bookkeeping that rules share."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,6 +21,20 @@ Backward = Callable[[Tensor, "RelevanceContext"], Shares]
 RuleResult = tuple[Sequence[Tensor], Backward]
 # Called as rule(saved_tensors, output, *args, **kwargs) with the arguments of the recorded call.
 Rule = Callable[..., RuleResult]
+
+
+@cache
+def accepts(rule: Rule, positional: int, keywords: tuple[str, ...]) -> bool:
+    """Return whether a rule can be called with this many positional arguments and these keywords.
+
+    That does not depend on the values, so each form of call is bound only once.
+    """
+    tensors_and_out = (None, None)
+    try:
+        inspect.signature(rule).bind(*tensors_and_out, *[None] * positional, **dict.fromkeys(keywords))
+    except TypeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
