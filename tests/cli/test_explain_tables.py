@@ -156,6 +156,56 @@ def test_a_damaged_line_does_not_stop_the_others(run, model, tmp_path, command):
     assert_one_line(*run(command, str(table), "-m", model), f"No row of '{table}' can be read: line 1: not JSON")
 
 
+@pytest.mark.parametrize("command", ["explain", "compare", "words", "plan"])
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("bytes.csv", b"text\na good film\ncaf\xe9\nnever\n", "is not UTF-8 text"),
+        ("halves.jsonl", b'{"text": "a good film"}\n{"text": "a \\ud800"}\n{"text": "never"}\n', "lone surrogate"),
+        ("columns.jsonl", b'{"id": 7, "text": "never"}\n{"id": 1}\n{"text": "a good film"}\n', "no text in column"),
+        ("late.jsonl", b'{"text": "never", "id": 2}\n{"id": 1}\n{"text": "a good film"}\n', "no text in column"),
+    ],
+)
+def test_a_row_of_no_encoding_does_not_stop_the_others(run, model, tmp_path, command, name, content, reason):
+    table = tmp_path / name
+    table.write_bytes(content)
+    code, output, errors = run(command, str(table), "-m", model)
+    assert code == 0 and output
+    assert f"{LEFT_OUT}'{table}'" in errors and reason in errors
+
+
+@pytest.mark.parametrize("command", ["explain", "compare", "words", "plan"])
+def test_the_first_row_need_not_have_the_text_column(run, model, tmp_path, command):
+    table = tmp_path / "late.jsonl"
+    table.write_text('{"id": "r1"}\n{"id": "r2", "text": "a good film"}\n')
+    code, output, errors = run(command, str(table), "-m", model)
+    assert code == 0 and output
+    assert f"Row 1 of '{table}' has no text in column 'text'" in errors
+
+
+def test_a_damaged_first_line_beside_another_input(run, model, tmp_path):
+    table = tmp_path / "damaged.jsonl"
+    table.write_text('{"text": "a\n{"text": "never", "id": "r2"}\n')
+    code, output, errors = run("explain", str(table), "a good film", "-m", model)
+    assert code == 0 and "id r2" in output
+    assert f"Row 1 of '{table}', line 1: not JSON" in errors
+
+
+@pytest.mark.parametrize("command", ["compare", "plan"])
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "There is no image at"), (b"none", "cannot be read as an image")]
+)
+def test_a_missing_or_damaged_picture_does_not_stop_the_others(run, image_model, tmp_path, command, content, reason):
+    photo().save(tmp_path / "photo.png")
+    if content is not None:
+        (tmp_path / "other.png").write_bytes(content)
+    table = tmp_path / "photos.csv"
+    table.write_text("id,image\nr1,photo.png\nr2,other.png\n")
+    code, output, errors = run(command, str(table), "-m", image_model, "--methods", "raw-attention")
+    assert code == 0 and output
+    assert f"{LEFT_OUT}'{table}': " in errors and reason in errors
+
+
 def test_a_row_without_a_picture(run, image_model, tmp_path):
     photo().save(tmp_path / "photo.png")
     table, out = tmp_path / "photos.csv", tmp_path / "out.html"

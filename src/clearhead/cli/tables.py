@@ -192,15 +192,14 @@ def _is_file(argument: str) -> bool:
 
 
 def _describe_table(model: "Model", path: Path, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
-    from clearhead.tables.columns import choose_columns, make_class_reader
+    from clearhead.tables.columns import make_class_reader
+    from clearhead.tables.explain_table import OpenedTable
+    from clearhead.tables.explainer import RowTargets
     from clearhead.tables.identity import describe_source
-    from clearhead.tables.source import FileTable
 
-    rows = list(FileTable(path, flags.input_column).rows())
-    names = list(rows[0].values)
-    columns = choose_columns(str(path), names, flags.choice(), images=model.takes_images, class_names={})
-    classes = make_class_reader(model, {}, focus)
-    return [describe_source(row, columns, classes) for row in rows]
+    table = OpenedTable.open(model, path, flags.choice(), RowTargets())
+    classes = make_class_reader(model, table.columns.class_names, focus)
+    return [describe_source(row, table.columns, classes) for row in table.rows]
 
 
 def explain_rows(
