@@ -7,10 +7,12 @@ from datetime import date
 
 import pytest
 from helpers.pictures import photo
+from helpers.saved_models import save_answer_model, save_language_model, save_regression_model
 
 import clearhead
 from clearhead.errors import BadInput, BadOption, UnknownName
 from clearhead.tables.columns import ClassReader
+from clearhead.tables.run_folder import folder_of
 from clearhead.tables.source import TableRow, open_table
 
 METHOD = "raw-attention"
@@ -133,6 +135,28 @@ def test_the_gold_class_and_the_prediction_against_it(model, write_rows, tmp_pat
         assert record["label"] == expected
     with pytest.raises(UnknownName, match="gold"):
         explain(model, table, tmp_path / "x.jsonl", target="column:gold")
+
+
+def test_models_without_classes_have_no_gold_class(tmp_path):
+    stars = clearhead.load(str(save_regression_model(tmp_path / "stars")))
+    span = clearhead.load(str(save_answer_model(tmp_path / "span")))
+    rows = [{"text": "a film", "label": label} for label in (0, 1, 4.5)]
+    for model in (stars, span):
+        summary = clearhead.explain_table(model, rows, tmp_path / "out.jsonl", METHOD)
+        assert str(summary) == "3 rows."
+        records = read_lines(tmp_path / "out.jsonl")
+        assert [(record["gold"], record["input_label"]) for record in records] == [(None, 0), (None, 1), (None, 4.5)]
+
+
+def test_what_a_model_does_not_have_is_refused(model, write_rows, tmp_path):
+    table, out = write_rows(3), tmp_path / "out.jsonl"
+    for answer in ("good", "column:label"):
+        with pytest.raises(BadOption, match="is no language model, which alone gives answers: leave out answer"):
+            clearhead.explain_table(model, table, out, METHOD, answer=answer)
+    writer = clearhead.load(str(save_language_model(tmp_path / "writer")))
+    with pytest.raises(BadOption, match="has no classes: leave out target, and give answer or versus"):
+        clearhead.explain_table(writer, table, out, target="column:label")
+    assert not out.exists() and not folder_of(out).exists()
 
 
 def test_rows_that_cannot_be_explained_are_kept_with_their_reason(model, make_rows, tmp_path):

@@ -98,6 +98,7 @@ class OpenedTable:
     @classmethod
     def open(cls, model: Model, table: Any, choice: ColumnChoice, targets: RowTargets) -> "OpenedTable":
         """Open a table and find the columns that its first rows have."""
+        _refuse_other_targets(model, targets)
         source = open_table(table, choice.input)
         rows = source.rows()
         preview = list(islice(rows, PREVIEW_ROWS))
@@ -106,6 +107,24 @@ class OpenedTable:
         for name in targets.columns():
             require_column(source.name, name, names)
         return cls(source, columns, chain(preview, rows))
+
+
+def _refuse_other_targets(model: Model, targets: RowTargets) -> None:
+    """Raise BadOption for an answer of a model with classes, and for a class of a model that writes."""
+    if model.writes and targets.target is not None:
+        raise BadOption(
+            f"{model.name} writes text and has no classes: leave out ",
+            Argument("target"),
+            ", and give ",
+            Argument("answer"),
+            " or ",
+            Argument("versus"),
+            ".",
+        )
+    if not model.writes and targets.answer is not None:
+        raise BadOption(
+            f"{model.name} is no language model, which alone gives answers: leave out ", Argument("answer"), "."
+        )
 
 
 def _list_columns(source: Table, preview: Sequence[TableRow]) -> list[str]:

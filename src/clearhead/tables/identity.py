@@ -14,8 +14,7 @@ def describe_source(row: TableRow, columns: TableColumns, classes: ClassReader) 
         "id": columns.find_id(row),
         "columns": columns.select_passed(row),
     }
-    # Language models and regressions have no classes that could be right.
-    if columns.label is not None and classes.labels:
+    if columns.label is not None and classes.has_gold:
         source.update(_describe_gold(row, columns.label, classes))
     return source
 
