@@ -88,10 +88,12 @@ def test_columns_that_change_their_type_and_their_names(model, tmp_path):
         assert [row["new"] for row in csv.DictReader(file)] == ["", "", "", "[1, 2]", ""]
 
 
+NESTED = json.loads("[" * 300 + "]" * 300)
 ODD_COLUMNS = {
     "large": ([2**60 + 1, 2**60 + 3, 1.5, None], ["1152921504606846977", "1152921504606846979", "1.5", None]),
     "empty": ([{}, {}, {"a": 1}, None], ["{}", "{}", '{"a": 1}', None]),
     "surrogate": (["\ud800", "b", ["\ud800"], {"k": "\ud800"}], ["?", "b", '["?"]', '{"k": "?"}']),
+    "deep": ([NESTED, 1, None], [json.dumps(NESTED), "1", None]),
     "gaps": (["a", float("nan"), "b", None], ["a", None, "b", None]),
     "dates": ([date(2020, 1, 2), "x", None, date(2020, 1, 2)], ["2020-01-02", "x", None, "2020-01-02"]),
 }
