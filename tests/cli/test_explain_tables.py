@@ -232,6 +232,16 @@ def test_a_row_that_cannot_be_explained_does_not_stop_a_page(run, model, image_m
     assert code == 0 and "There is no image at" in errors and "missing.png" in errors
 
 
+def test_what_to_do_about_a_row_of_a_written_table_is_said_by_flags(run, model, tmp_path):
+    table, out = tmp_path / "texts.csv", tmp_path / "out.jsonl"
+    table.write_text(f"id,text\nr1,a good film\nr2,{'film ' * 200}\n")
+    code, _, errors = run("explain", str(table), "-m", model, *FAST, "--out", str(out))
+    assert code == 0 and "Use --overflow truncate" in errors
+    assert "Use --overflow truncate" in records(out.read_text())[1]["error"]
+    summary = clearhead.explain_table(clearhead.load(model), table, out, "raw-attention")
+    assert "Use overflow='truncate'" in str(summary)
+
+
 @pytest.mark.parametrize("command", ["explain", "compare", "plan"])
 def test_pictures_inside_a_parquet_file(run, image_model, tmp_path, command):
     arrow = pytest.importorskip("pyarrow.parquet", reason="the tables extra is not installed")

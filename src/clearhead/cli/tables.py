@@ -1,10 +1,11 @@
 """Tables on the command line: explained as a stream, and where the inputs of other commands come from."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from clearhead.cluster import Cluster
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
+    from clearhead.progress import ProgressBar
     from clearhead.tables.columns import ColumnChoice
     from clearhead.tables.explain_table import Runner
     from clearhead.tables.explainer import TableExplainer
+    from clearhead.tables.records import Record
+    from clearhead.tables.shards import Shard
     from clearhead.tables.source import TableRow
 
 STREAMED_ENDINGS = (".parquet", ".jsonl", ".csv")
@@ -124,14 +128,26 @@ def choose_device(flags: TableFlags, device: str | None) -> str | None:
     return device
 
 
-def make_runner(flags: TableFlags, device: str | None) -> "Runner | None":
-    """Return what explains shards on the Ray cluster of the flags, None without one."""
-    cluster = flags.cluster
-    if cluster is None:
-        return None
+def make_runner(flags: TableFlags, device: str | None) -> "Runner":
+    """Return what explains shards: this process, or the Ray cluster of the flags."""
+    from clearhead.tables.explain_table import run_locally
     from clearhead.tables.ray_runner import RayRunner
 
-    return RayRunner(cluster, device)
+    if flags.cluster is None:
+        return _FlagRunner(run_locally)
+    return _FlagRunner(RayRunner(flags.cluster, device))
+
+
+@dataclass(frozen=True)
+class _FlagRunner:
+    """Explains shards by another runner; errors of rows name flags, as other messages of the command line do."""
+
+    runner: "Runner"
+
+    def __call__(
+        self, explainer: "TableExplainer", shards: "Iterator[Shard]", bar: "ProgressBar"
+    ) -> "Iterable[tuple[Shard, Sequence[Record]]]":
+        return self.runner(replace(explainer, describe_error=attrgetter("with_flags")), shards, bar)
 
 
 @contextmanager
