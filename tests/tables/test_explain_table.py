@@ -93,7 +93,7 @@ ODD_COLUMNS = {
     "large": ([2**60 + 1, 2**60 + 3, 1.5, None], ["1152921504606846977", "1152921504606846979", "1.5", None]),
     "empty": ([{}, {}, {"a": 1}, None], ["{}", "{}", '{"a": 1}', None]),
     "surrogate": (["\ud800", "b", ["\ud800"], {"k": "\ud800"}], ["?", "b", '["?"]', '{"k": "?"}']),
-    "deep": ([NESTED, 1, None], [json.dumps(NESTED), "1", None]),
+    "deep": ([NESTED, NESTED, None, NESTED], [json.dumps(NESTED), json.dumps(NESTED), None, json.dumps(NESTED)]),
     "gaps": (["a", float("nan"), "b", None], ["a", None, "b", None]),
     "dates": ([date(2020, 1, 2), "x", None, date(2020, 1, 2)], ["2020-01-02", "x", None, "2020-01-02"]),
 }
