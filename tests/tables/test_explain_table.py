@@ -10,7 +10,7 @@ from helpers.pictures import photo
 from helpers.saved_models import save_answer_model, save_language_model, save_regression_model
 
 import clearhead
-from clearhead.errors import BadInput, BadOption, UnknownName
+from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
 from clearhead.tables.columns import ClassReader
 from clearhead.tables.run_folder import folder_of
 from clearhead.tables.source import TableRow, open_table
@@ -261,6 +261,14 @@ def test_a_table_is_not_replaced_by_its_explanations(model, write_rows, tmp_path
         with pytest.raises(BadOption, match="is an input"):
             clearhead.explain_table(model, inputs, out, METHOD)
     assert table.read_bytes() == content and link.is_symlink()
+
+
+def test_a_folder_is_no_output(model, tmp_path):
+    out = tmp_path / "out.jsonl"
+    out.mkdir()
+    # The rows are not even read.
+    with pytest.raises(BadFile, match="is a folder: name a file in it"):
+        clearhead.explain_table(model, tmp_path / "missing.csv", out, METHOD)
 
 
 def test_labels_that_pandas_writes_as_floats(model, tmp_path):

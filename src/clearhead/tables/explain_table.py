@@ -10,7 +10,7 @@ from clearhead.api import explain
 from clearhead.attribution.method import MethodSpec, default_method, parse_method
 from clearhead.cluster import parse_cluster
 from clearhead.data.columns import PREVIEW_ROWS, require_column
-from clearhead.errors import Argument, BadInput, BadOption
+from clearhead.errors import Argument, BadFile, BadInput, BadOption
 from clearhead.files import refuse_overwriting
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
@@ -171,6 +171,9 @@ class _Output:
 
 def _open_output(out: Path, shard: int, runner: Runner) -> _Output:
     require_integer("shard", shard, is_flag=True)
+    # Before hours of work that could not be written.
+    if out.is_dir():
+        raise BadFile(f"'{out}' is a folder: name a file in it to write to.")
     return _Output(out, find_format(out), shard, runner)
 
 
