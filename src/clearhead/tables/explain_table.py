@@ -98,7 +98,8 @@ class OpenedTable:
     @classmethod
     def open(cls, model: Model, table: Any, choice: ColumnChoice, targets: RowTargets) -> "OpenedTable":
         """Open a table and find the columns that its first rows have."""
-        _refuse_other_targets(model, targets)
+        _refuse_class(model, targets.target)
+        _refuse_answer(model, targets.answer)
         source = open_table(table, choice.input)
         rows = source.rows()
         preview = list(islice(rows, PREVIEW_ROWS))
@@ -109,22 +110,18 @@ class OpenedTable:
         return cls(source, columns, chain(preview, rows))
 
 
-def _refuse_other_targets(model: Model, targets: RowTargets) -> None:
-    """Raise BadOption for an answer of a model with classes, and for a class of a model that writes."""
-    if model.writes and targets.target is not None:
-        raise BadOption(
-            f"{model.name} writes text and has no classes: leave out ",
-            Argument("target"),
-            ", and give ",
-            Argument("answer"),
-            " or ",
-            Argument("versus"),
-            ".",
-        )
-    if not model.writes and targets.answer is not None:
-        raise BadOption(
-            f"{model.name} is no language model, which alone gives answers: leave out ", Argument("answer"), "."
-        )
+def _refuse_class(model: Model, target: Any) -> None:
+    """Raise BadOption for a target of a model that writes."""
+    if model.writes and target is not None:
+        message = f"{model.name} writes text and has no classes: leave out "
+        raise BadOption(message, Argument("target"), ", and give ", Argument("answer"), ".")
+
+
+def _refuse_answer(model: Model, answer: Any) -> None:
+    """Raise BadOption for an answer of a model with classes."""
+    if answer is not None and not model.writes:
+        message = f"{model.name} is no language model, which alone gives answers: leave out "
+        raise BadOption(message, Argument("answer"), ".")
 
 
 def _list_columns(source: Table, preview: Sequence[TableRow]) -> list[str]:

@@ -225,14 +225,22 @@ def _label_rules(labels: int) -> Iterator[str]:
 
 
 def _describe_rows(selection: _Selection) -> Iterator[str]:
-    total, shown = selection.total, len(selection.rows)
-    if total > shown:
-        yield f"{shown:,} of {total:,} rows are shown: wrong ones first, then others in the order of the table."
+    yield _count_shown(len(selection.rows), selection.total)
     # Of all rows: of those that are shown, more are wrong.
-    judged = selection.judged
-    if judged:
-        yield f"{judged[True]:,} of {judged.total():,} predictions differ from the gold label."
+    yield _count_wrong(selection.judged)
     yield summarise_verdicts(selection.verdicts) if selection.verdicts else UNCHECKED
+
+
+def _count_shown(shown: int, total: int) -> str:
+    if shown == total:
+        return ""
+    return f"{shown:,} of {total:,} rows are shown: wrong ones first, then others in the order of the table."
+
+
+def _count_wrong(judged: Counter[bool]) -> str:
+    if not judged:
+        return ""
+    return f"{judged[True]:,} of {judged.total():,} predictions differ from the gold label."
 
 
 def _render_rows(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
