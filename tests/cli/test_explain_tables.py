@@ -289,6 +289,20 @@ def test_inputs_keep_their_identity(run, model, image_model, table, tmp_path):
     assert clearhead.read(saved).source == {"file": "leo.png"}
 
 
+def test_inputs_of_one_name_in_two_folders_are_told_apart(run, model, image_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("may", "june"):
+        Path(folder).mkdir()
+        Path(folder, "rows.csv").write_text("text\na good film\n")
+        photo().save(Path(folder, "leo.png"))
+    _, output, _ = run("explain", "may/rows.csv", "june/rows.csv", "-m", model, *FAST, "--json")
+    assert [record["source"]["file"] for record in records(output)] == ["may/rows.csv", "june/rows.csv"]
+    _, output, _ = run("explain", "may/rows.csv", "june/rows.csv", "a film", "-m", model, *FAST, "--json")
+    assert [record["source"].get("file") for record in records(output)] == ["may/rows.csv", "june/rows.csv", None]
+    _, output, _ = run("explain", "may/leo.png", "june/leo.png", "-m", image_model, *FAST, "--json")
+    assert [record["source"]["file"] for record in records(output)] == ["may/leo.png", "june/leo.png"]
+
+
 def test_columns_as_targets_on_a_page(run, model, table, tmp_path):
     out = tmp_path / "page.html"
     code, _, errors = run("explain", str(table), "-m", model, *FAST, "--target", "column:label", "--out", str(out))

@@ -4,6 +4,7 @@ import csv
 import json
 from collections import Counter
 from datetime import date
+from pathlib import Path
 
 import pytest
 from helpers.pictures import photo
@@ -156,7 +157,7 @@ def test_what_a_model_does_not_have_is_refused(model, write_rows, tmp_path):
         with pytest.raises(BadOption, match="is no language model, which alone gives answers: leave out answer"):
             clearhead.explain_table(model, table, out, METHOD, answer=answer)
     writer = clearhead.load(str(save_language_model(tmp_path / "writer")))
-    with pytest.raises(BadOption, match="has no classes: leave out target, and give answer or versus"):
+    with pytest.raises(BadOption, match="has no classes: leave out target, and give answer"):
         clearhead.explain_table(writer, table, out, target="column:label")
     assert not out.exists() and not folder_of(out).exists()
 
@@ -299,6 +300,15 @@ def test_several_files_are_one_table(model, write_rows, tmp_path):
     records = explain(model, [first, second], tmp_path / "out.jsonl", shard=2)
     expected = [("a.jsonl", 1), ("a.jsonl", 2), ("a.jsonl", 3), ("b.jsonl", 1), ("b.jsonl", 2)]
     assert [(record["file"], record["row"]) for record in records] == expected
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart(model, make_rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("may/rows.jsonl", "june/rows.jsonl", "june/more.jsonl"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(json.dumps(make_rows(1)[0]) + "\n")
+    records = explain(model, ["may/rows.jsonl", "june"], tmp_path / "out.jsonl")
+    assert [record["file"] for record in records] == ["may/rows.jsonl", "more.jsonl", "june/rows.jsonl"]
 
 
 def test_tokens_on_demand(model, write_rows, tmp_path):

@@ -130,12 +130,16 @@ def choose_device(flags: TableFlags, device: str | None) -> str | None:
 
 def make_runner(flags: TableFlags, device: str | None) -> "Runner":
     """Return what explains shards: this process, or the Ray cluster of the flags."""
+    return _FlagRunner(_choose_runner(flags.cluster, device))
+
+
+def _choose_runner(cluster: "Cluster | None", device: str | None) -> "Runner":
     from clearhead.tables.explain_table import run_locally
     from clearhead.tables.ray_runner import RayRunner
 
-    if flags.cluster is None:
-        return _FlagRunner(run_locally)
-    return _FlagRunner(RayRunner(flags.cluster, device))
+    if cluster is None:
+        return run_locally
+    return RayRunner(cluster, device)
 
 
 @dataclass(frozen=True)
@@ -185,17 +189,24 @@ def read_sources(
     # The two texts of a pair are one input.
     if pair:
         return [{}]
-    described = [_describe_argument(model, argument, flags, focus) for argument in arguments]
+    described = [_describe_argument(model, *named, flags, focus) for named in _name_arguments(arguments)]
     return list(chain.from_iterable(described))
 
 
-def _describe_argument(model: "Model", argument: str, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
+def _name_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each argument with what its file is called, if it names one."""
+    from clearhead.tables.source import name_files
+
+    return zip(arguments, name_files(list(map(Path, arguments))), strict=True)
+
+
+def _describe_argument(model: "Model", argument: str, name: str, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
     from clearhead.tables.source import is_table_path
 
     if is_table_path(argument):
-        return _describe_table(model, Path(argument), flags, focus)
+        return [{**source, "file": name} for source in _describe_table(model, Path(argument), flags, focus)]
     if argument != "-" and _is_file(argument):
-        return [{"file": Path(argument).name}]
+        return [{"file": name}]
     return [{}]
 
 
@@ -279,8 +290,9 @@ def _open_tables(
 
     common = dict(settings)
     targets = RowTargets(*(common.pop(name, None) for name in ("target", "versus", "answer")))
-    for path in arguments:
-        yield path, *make_explainer(model, path, spec, flags.choice(), targets, common)
+    for path, name in _name_arguments(arguments):
+        explainer, rows = make_explainer(model, path, spec, flags.choice(), targets, common)
+        yield path, explainer, [replace(row, file_name=name) for row in rows]
 
 
 def _name_rows(
