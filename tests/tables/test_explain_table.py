@@ -311,6 +311,15 @@ def test_files_of_one_name_in_two_folders_are_told_apart(model, make_rows, tmp_p
     assert [record["file"] for record in records] == ["may/rows.jsonl", "more.jsonl", "june/rows.jsonl"]
 
 
+def test_a_list_may_hold_pairs_of_texts(model, tmp_path):
+    pairs = [("a good film", "never bad"), ("a film", " "), ("a", "b", "c")]
+    first, blank, three = explain(model, pairs, tmp_path / "out.jsonl")
+    assert (first["text"], first["second"]) == ("a good film", "never bad")
+    assert first["words"][-1]["word"] == "bad" and first["words"][-1]["segment"] == 1
+    assert blank["error"] == "The text is empty: there is nothing to explain."
+    assert "takes text, not tuple" in three["error"]
+
+
 def test_tokens_on_demand(model, write_rows, tmp_path):
     (record,) = explain(model, write_rows(1), tmp_path / "out.jsonl", tokens=True)
     assert record["tokens"][0]["token"] == "[CLS]" and record["tokens"][0]["special"]

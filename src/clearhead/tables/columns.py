@@ -100,8 +100,8 @@ class TableColumns:
         value = row.values.get(column)
         if self.images:
             return _open_image(value, row, column)
-        # A chat of a language model is a list of messages.
-        if isinstance(value, list):
+        # A chat of a language model is a list of messages, a pair of texts in a list without columns a tuple.
+        if isinstance(value, list | tuple):
             return value
         return _read_text(row, column)
 
