@@ -156,6 +156,56 @@ def test_a_damaged_line_does_not_stop_the_others(run, model, tmp_path, command):
     assert_one_line(*run(command, str(table), "-m", model), f"No row of '{table}' can be read: line 1: not JSON")
 
 
+@pytest.mark.parametrize("command", ["explain", "compare", "words", "plan"])
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("bytes.csv", b"text\na good film\ncaf\xe9\nnever\n", "is not UTF-8 text"),
+        ("halves.jsonl", b'{"text": "a good film"}\n{"text": "a \\ud800"}\n{"text": "never"}\n', "lone surrogate"),
+        ("columns.jsonl", b'{"id": 7, "text": "never"}\n{"id": 1}\n{"text": "a good film"}\n', "no text in column"),
+        ("late.jsonl", b'{"text": "never", "id": 2}\n{"id": 1}\n{"text": "a good film"}\n', "no text in column"),
+    ],
+)
+def test_a_row_of_no_encoding_does_not_stop_the_others(run, model, tmp_path, command, name, content, reason):
+    table = tmp_path / name
+    table.write_bytes(content)
+    code, output, errors = run(command, str(table), "-m", model)
+    assert code == 0 and output
+    assert f"{LEFT_OUT}'{table}'" in errors and reason in errors
+
+
+@pytest.mark.parametrize("command", ["explain", "compare", "words", "plan"])
+def test_the_first_row_need_not_have_the_text_column(run, model, tmp_path, command):
+    table = tmp_path / "late.jsonl"
+    table.write_text('{"id": "r1"}\n{"id": "r2", "text": "a good film"}\n')
+    code, output, errors = run(command, str(table), "-m", model)
+    assert code == 0 and output
+    assert f"Row 1 of '{table}' has no text in column 'text'" in errors
+
+
+def test_a_damaged_first_line_beside_another_input(run, model, tmp_path):
+    table = tmp_path / "damaged.jsonl"
+    table.write_text('{"text": "a\n{"text": "never", "id": "r2"}\n')
+    code, output, errors = run("explain", str(table), "a good film", "-m", model)
+    assert code == 0 and "id r2" in output
+    assert f"Row 1 of '{table}', line 1: not JSON" in errors
+
+
+@pytest.mark.parametrize("command", ["compare", "plan"])
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "There is no image at"), (b"none", "cannot be read as an image")]
+)
+def test_a_missing_or_damaged_picture_does_not_stop_the_others(run, image_model, tmp_path, command, content, reason):
+    photo().save(tmp_path / "photo.png")
+    if content is not None:
+        (tmp_path / "other.png").write_bytes(content)
+    table = tmp_path / "photos.csv"
+    table.write_text("id,image\nr1,photo.png\nr2,other.png\n")
+    code, output, errors = run(command, str(table), "-m", image_model, "--methods", "raw-attention")
+    assert code == 0 and output
+    assert f"{LEFT_OUT}'{table}': " in errors and reason in errors
+
+
 def test_a_row_without_a_picture(run, image_model, tmp_path):
     photo().save(tmp_path / "photo.png")
     table, out = tmp_path / "photos.csv", tmp_path / "out.html"
@@ -180,6 +230,16 @@ def test_a_row_that_cannot_be_explained_does_not_stop_a_page(run, model, image_m
     photos.write_text("id,image\nr1,photo.png\nr2,missing.png\n")
     code, _, errors = run("explain", str(photos), "-m", image_model, *FAST, "--out", str(out))
     assert code == 0 and "There is no image at" in errors and "missing.png" in errors
+
+
+def test_what_to_do_about_a_row_of_a_written_table_is_said_by_flags(run, model, tmp_path):
+    table, out = tmp_path / "texts.csv", tmp_path / "out.jsonl"
+    table.write_text(f"id,text\nr1,a good film\nr2,{'film ' * 200}\n")
+    code, _, errors = run("explain", str(table), "-m", model, *FAST, "--out", str(out))
+    assert code == 0 and "Use --overflow truncate" in errors
+    assert "Use --overflow truncate" in records(out.read_text())[1]["error"]
+    summary = clearhead.explain_table(clearhead.load(model), table, out, "raw-attention")
+    assert "Use overflow='truncate'" in str(summary)
 
 
 @pytest.mark.parametrize("command", ["explain", "compare", "plan"])
@@ -227,6 +287,20 @@ def test_inputs_keep_their_identity(run, model, image_model, table, tmp_path):
     saved = tmp_path / "one.json"
     run("explain", str(tmp_path / "leo.png"), "-m", image_model, "--out", str(saved))
     assert clearhead.read(saved).source == {"file": "leo.png"}
+
+
+def test_inputs_of_one_name_in_two_folders_are_told_apart(run, model, image_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("may", "june"):
+        Path(folder).mkdir()
+        Path(folder, "rows.csv").write_text("text\na good film\n")
+        photo().save(Path(folder, "leo.png"))
+    _, output, _ = run("explain", "may/rows.csv", "june/rows.csv", "-m", model, *FAST, "--json")
+    assert [record["source"]["file"] for record in records(output)] == ["may/rows.csv", "june/rows.csv"]
+    _, output, _ = run("explain", "may/rows.csv", "june/rows.csv", "a film", "-m", model, *FAST, "--json")
+    assert [record["source"].get("file") for record in records(output)] == ["may/rows.csv", "june/rows.csv", None]
+    _, output, _ = run("explain", "may/leo.png", "june/leo.png", "-m", image_model, *FAST, "--json")
+    assert [record["source"]["file"] for record in records(output)] == ["may/leo.png", "june/leo.png"]
 
 
 def test_columns_as_targets_on_a_page(run, model, table, tmp_path):

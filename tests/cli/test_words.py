@@ -33,6 +33,13 @@ def test_words_of_each_class(run, model, tmp_path):
     assert "Words that speak for each class" in (tmp_path / "w.html").read_text()
 
 
+def test_no_explanation_is_checked(run, model, monkeypatch):
+    monkeypatch.setattr("clearhead.api.check_batches", lambda *_: pytest.fail("an explanation was checked"))
+    code, output, errors = run("words", "a bad film", "a good film", "-m", model)
+    assert code == 0, errors
+    assert "film" in output
+
+
 def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wordcloud", None)
     monkeypatch.setattr("clearhead.cli.options.load_model", lambda *_, **options: pytest.fail("the model was opened"))

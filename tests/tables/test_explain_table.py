@@ -4,13 +4,16 @@ import csv
 import json
 from collections import Counter
 from datetime import date
+from pathlib import Path
 
 import pytest
 from helpers.pictures import photo
+from helpers.saved_models import save_answer_model, save_language_model, save_regression_model
 
 import clearhead
-from clearhead.errors import BadInput, BadOption, UnknownName
+from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
 from clearhead.tables.columns import ClassReader
+from clearhead.tables.run_folder import folder_of
 from clearhead.tables.source import TableRow, open_table
 
 METHOD = "raw-attention"
@@ -86,10 +89,12 @@ def test_columns_that_change_their_type_and_their_names(model, tmp_path):
         assert [row["new"] for row in csv.DictReader(file)] == ["", "", "", "[1, 2]", ""]
 
 
+NESTED = json.loads("[" * 300 + "]" * 300)
 ODD_COLUMNS = {
     "large": ([2**60 + 1, 2**60 + 3, 1.5, None], ["1152921504606846977", "1152921504606846979", "1.5", None]),
     "empty": ([{}, {}, {"a": 1}, None], ["{}", "{}", '{"a": 1}', None]),
     "surrogate": (["\ud800", "b", ["\ud800"], {"k": "\ud800"}], ["?", "b", '["?"]', '{"k": "?"}']),
+    "deep": ([NESTED, NESTED, None, NESTED], [json.dumps(NESTED), json.dumps(NESTED), None, json.dumps(NESTED)]),
     "gaps": (["a", float("nan"), "b", None], ["a", None, "b", None]),
     "dates": ([date(2020, 1, 2), "x", None, date(2020, 1, 2)], ["2020-01-02", "x", None, "2020-01-02"]),
 }
@@ -133,6 +138,28 @@ def test_the_gold_class_and_the_prediction_against_it(model, write_rows, tmp_pat
         assert record["label"] == expected
     with pytest.raises(UnknownName, match="gold"):
         explain(model, table, tmp_path / "x.jsonl", target="column:gold")
+
+
+def test_models_without_classes_have_no_gold_class(tmp_path):
+    stars = clearhead.load(str(save_regression_model(tmp_path / "stars")))
+    span = clearhead.load(str(save_answer_model(tmp_path / "span")))
+    rows = [{"text": "a film", "label": label} for label in (0, 1, 4.5)]
+    for model in (stars, span):
+        summary = clearhead.explain_table(model, rows, tmp_path / "out.jsonl", METHOD)
+        assert str(summary) == "3 rows."
+        records = read_lines(tmp_path / "out.jsonl")
+        assert [(record["gold"], record["input_label"]) for record in records] == [(None, 0), (None, 1), (None, 4.5)]
+
+
+def test_what_a_model_does_not_have_is_refused(model, write_rows, tmp_path):
+    table, out = write_rows(3), tmp_path / "out.jsonl"
+    for answer in ("good", "column:label"):
+        with pytest.raises(BadOption, match="is no language model, which alone gives answers: leave out answer"):
+            clearhead.explain_table(model, table, out, METHOD, answer=answer)
+    writer = clearhead.load(str(save_language_model(tmp_path / "writer")))
+    with pytest.raises(BadOption, match="has no classes: leave out target, and give answer"):
+        clearhead.explain_table(writer, table, out, target="column:label")
+    assert not out.exists() and not folder_of(out).exists()
 
 
 def test_rows_that_cannot_be_explained_are_kept_with_their_reason(model, make_rows, tmp_path):
@@ -237,6 +264,14 @@ def test_a_table_is_not_replaced_by_its_explanations(model, write_rows, tmp_path
     assert table.read_bytes() == content and link.is_symlink()
 
 
+def test_a_folder_is_no_output(model, tmp_path):
+    out = tmp_path / "out.jsonl"
+    out.mkdir()
+    # The rows are not even read.
+    with pytest.raises(BadFile, match="is a folder: name a file in it"):
+        clearhead.explain_table(model, tmp_path / "missing.csv", out, METHOD)
+
+
 def test_labels_that_pandas_writes_as_floats(model, tmp_path):
     table = tmp_path / "rows.csv"
     table.write_text("text,label\na film,1.0\na film,0.0\na film,\na film,nan\na film,-1.0\na film,0.5\na film,1\n")
@@ -265,6 +300,24 @@ def test_several_files_are_one_table(model, write_rows, tmp_path):
     records = explain(model, [first, second], tmp_path / "out.jsonl", shard=2)
     expected = [("a.jsonl", 1), ("a.jsonl", 2), ("a.jsonl", 3), ("b.jsonl", 1), ("b.jsonl", 2)]
     assert [(record["file"], record["row"]) for record in records] == expected
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart(model, make_rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("may/rows.jsonl", "june/rows.jsonl", "june/more.jsonl"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(json.dumps(make_rows(1)[0]) + "\n")
+    records = explain(model, ["may/rows.jsonl", "june"], tmp_path / "out.jsonl")
+    assert [record["file"] for record in records] == ["may/rows.jsonl", "more.jsonl", "june/rows.jsonl"]
+
+
+def test_a_list_may_hold_pairs_of_texts(model, tmp_path):
+    pairs = [("a good film", "never bad"), ("a film", " "), ("a", "b", "c")]
+    first, blank, three = explain(model, pairs, tmp_path / "out.jsonl")
+    assert (first["text"], first["second"]) == ("a good film", "never bad")
+    assert first["words"][-1]["word"] == "bad" and first["words"][-1]["segment"] == 1
+    assert blank["error"] == "The text is empty: there is nothing to explain."
+    assert "takes text, not tuple" in three["error"]
 
 
 def test_tokens_on_demand(model, write_rows, tmp_path):

@@ -20,7 +20,7 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 import clearhead
-from clearhead.tables import explainer, run_folder
+from clearhead.tables import run_folder
 
 torch.set_num_threads(1)
 table, folder, root, ending = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
@@ -52,9 +52,6 @@ for number in range(10):
     killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
     inside += killed and not out.exists() and run_folder.folder_of(out).exists()
 print(inside)
-explained = []
-real = explainer.TableExplainer.explain_rows
-kept = run_folder.count_kept(out) or 0
 run(out)
 """
 

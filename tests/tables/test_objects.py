@@ -185,6 +185,32 @@ def test_names_of_classes_in_a_data_set(model, tmp_path):
     assert [record["gold"] for record in records] == ["positive", "negative", "negative"]
 
 
+@pytest.mark.parametrize("name", ["numpy", "torch", "pandas", "arrow"])
+def test_a_data_set_may_return_its_rows_in_any_format(model, tmp_path, name):
+    import json
+
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    table = datasets.Dataset.from_dict({"text": TEXTS, "label": [1, 0, 0], "n": [1, 2, 3]}).with_format(name)
+    clearhead.explain_table(model, table, tmp_path / "out.jsonl", METHOD)
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [record["gold"] for record in records] == ["positive", "negative", "negative"]
+    assert [(record["text"], record["n"]) for record in records] == list(zip(TEXTS, (1, 2, 3), strict=True))
+
+
+def test_rows_may_hold_scalars_of_numpy_and_torch(model, tmp_path):
+    import json
+
+    import numpy as np
+    import torch
+
+    labels = [np.int64(1), np.float32(0), torch.tensor(1), np.str_("negative")]
+    rows = [{"text": "a film", "label": label, "score": np.float32(0.5)} for label in labels]
+    clearhead.explain_table(model, rows, tmp_path / "out.jsonl", METHOD)
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [record["gold"] for record in records] == ["positive", "negative", "positive", "negative"]
+    assert [record["input_label"] for record in records] == [1, 0.0, 1, "negative"]
+
+
 def test_results_become_records_arrow_and_pandas(model):
     pytest.importorskip("pandas", reason="pandas is not installed")
     explanations = clearhead.explain(model, TEXTS, METHOD)

@@ -8,7 +8,7 @@ from clearhead.views import class_words
 
 TOPS = {
     "negative": [ClassWord("tedious", 0.12, 7, 0.1, 0.14), ClassWord("film", 0.06, 3, -0.01, 0.13)],
-    "positive": [ClassWord("<heart>", 0.2, 2, 0.2, 0.2)],
+    "positive": [ClassWord("<heart>", 0.2, 1, None, None)],
 }
 
 
@@ -17,7 +17,7 @@ def test_a_summary_shows_the_words_of_each_class_and_what_classes_share():
     assert page.index("negative") < page.index("tedious") < page.index("positive") < page.index("&lt;heart&gt;")
     assert '<th scope="row" dir="auto">3</th><td class="ch-n">1</td><td class="ch-n">33.3 %</td>' in page
     assert "10.0 % … 14.0 %" in page and '<td class="ch-n">7</td>' in page
-    assert "−1.0 % … 13.0 %" in page
+    assert "−1.0 % … 13.0 %" in page and '<td class="ch-n">–</td>' in page
     assert "Overlap" not in class_words.summary(TOPS)
     assert "film" not in class_words.summary(TOPS, count=1)
 

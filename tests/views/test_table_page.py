@@ -49,6 +49,16 @@ def test_rows_that_cannot_be_explained_keep_what_is_known():
     assert "--sure:1" in style
 
 
+def test_what_is_counted_are_all_rows_and_not_those_that_are_shown(monkeypatch):
+    monkeypatch.setattr("clearhead.views.table_page.MAX_ROWS", 2)
+    wrong = {"gold": "negative", "wrong": True, "check": "fails"}
+    rows = [make_record(1, 0.9, check="holds"), make_record(2, 0.9, **wrong), make_record(3, 0.9, **wrong)]
+    text = page([*rows, make_record(4, 0.9, gold=None, wrong=None)])
+    assert "2 of 4 rows are shown" in text and len(read_rows(text)) == 2
+    assert "2 of 3 predictions differ from the gold label." in text
+    assert "Check: 1 of 3 explanations hold" in text
+
+
 def test_the_first_column_has_rows_and_ids():
     assert 'columnheader">row</span>' in page([make_record(1, 0.9)])
     text = page([make_record(3, 0.9, id="r17")])

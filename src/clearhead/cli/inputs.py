@@ -128,7 +128,7 @@ class InputReader:
 
     def _read_table(self, path: Path) -> list[Any]:
         rows = self._read_rows(path)
-        names = self._choose_columns(path, _list_columns(path, rows))
+        names = self._choose_columns(path, _require_columns(path, rows))
         return [self._read_row(path, number, row, names) for number, row in enumerate(rows, 1)]
 
     def _read_row(self, path: Path, number: int, row: "Row | BadRow", names: Sequence[str]) -> Any:
@@ -145,15 +145,17 @@ class InputReader:
         return _join_texts(cells)
 
     def check_columns(self, path: Path) -> None:
-        """Raise an error unless a table has the text column, by its first row."""
+        """Raise an error unless a table has the text column, by its first rows."""
+        from clearhead.data.columns import list_columns
+
         ending = file_suffix(path)
         # A .tsv file without a named column may have no header.
         may_lack_header = DELIMITERS.get(ending) == "\t" and self.text_column is None
         # Parquet and Arrow files are opened once.
         if path.is_file() and (ending in JSON_ENDINGS or ending in DELIMITERS) and not may_lack_header:
-            row = _first_row(self._read_numbered_rows(path))
-            if row:
-                self._choose_columns(path, list(row))
+            columns = list_columns(row for _, row in self._read_numbered_rows(path))
+            if columns:
+                self._choose_columns(path, columns)
 
     def _choose_columns(self, path: Path, columns: list[str]) -> Sequence[str]:
         """Return the text column, or the two of a pair."""
@@ -176,7 +178,7 @@ class InputReader:
     def _read_gold_column(self, path: Path) -> list[list[Any]]:
         self._require_gold_column(path)
         rows = self._read_rows(path)
-        name = self._choose_gold_column(path, _list_columns(path, rows))
+        name = self._choose_gold_column(path, _require_columns(path, rows))
         return [self._make_marks(path.parent, _read_marks(row, name)) for row in rows]
 
     def _choose_gold_column(self, path: Path, columns: list[str]) -> str:
@@ -216,15 +218,16 @@ class InputReader:
         return rows
 
 
-def _list_columns(path: Path, rows: "Sequence[Row | BadRow]") -> list[str]:
-    """Return the columns of the first row that can be read; raise an error if there is none."""
+def _require_columns(path: Path, rows: "Sequence[Row | BadRow]") -> list[str]:
+    """Return the columns of the rows that can be read; raise an error if there are none."""
+    from clearhead.data.columns import list_columns
+
     if not rows:
         raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
-    readable = (row for row in rows if isinstance(row, dict))
-    first = next(readable, None)
-    if first is None:
+    columns = list_columns(rows)
+    if not columns:
         raise BadFile(f"No row of '{path}' can be read: {rows[0]}.")
-    return list(first)
+    return columns
 
 
 def _first_row(rows: "Numbered") -> Row:
@@ -316,11 +319,16 @@ def _read_cell(location: str, name: str, cell: Any, *, images: bool) -> Any:
 def _open_picture(location: str, cell: Any, path: Path) -> Any:
     """Return the picture or the path in a cell, or the error of the row."""
     from clearhead.data.columns import open_picture_cell
+    from clearhead.model.images import read_image_header
 
     try:
-        return open_picture_cell(cell, path)
+        picture = open_picture_cell(cell, path)
+        # Its header is enough to tell that a file is missing or damaged, and quickly read.
+        if isinstance(picture, Path):
+            read_image_header(picture, f"'{picture}'")
     except BadInput as error:
         return BadInput(f"{location}: {error}")
+    return picture
 
 
 def _join_texts(texts: Sequence[str]) -> Any:
@@ -330,11 +338,13 @@ def _join_texts(texts: Sequence[str]) -> Any:
 
 
 def _check_encoding(location: str, text: str) -> None:
-    from clearhead.data.text_files import damaged_file
+    from clearhead.data.text_files import damaged_file, has_surrogate
 
     # Undecodable bytes arrive as surrogates.
     if damaged_file(text):
-        raise BadFile(f"{location} is not UTF-8 text. {ENCODING_ADVICE}")
+        raise BadInput(f"{location} is not UTF-8 text. {ENCODING_ADVICE}")
+    if has_surrogate(text):
+        raise BadInput(f"{location} holds half of a character (a lone surrogate). Remove it, or the row.")
 
 
 def _is_empty(cell: Any) -> bool:

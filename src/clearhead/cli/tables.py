@@ -1,10 +1,11 @@
 """Tables on the command line: explained as a stream, and where the inputs of other commands come from."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from clearhead.cluster import Cluster
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
+    from clearhead.progress import ProgressBar
     from clearhead.tables.columns import ColumnChoice
     from clearhead.tables.explain_table import Runner
     from clearhead.tables.explainer import TableExplainer
+    from clearhead.tables.records import Record
+    from clearhead.tables.shards import Shard
     from clearhead.tables.source import TableRow
 
 STREAMED_ENDINGS = (".parquet", ".jsonl", ".csv")
@@ -124,14 +128,30 @@ def choose_device(flags: TableFlags, device: str | None) -> str | None:
     return device
 
 
-def make_runner(flags: TableFlags, device: str | None) -> "Runner | None":
-    """Return what explains shards on the Ray cluster of the flags, None without one."""
-    cluster = flags.cluster
-    if cluster is None:
-        return None
+def make_runner(flags: TableFlags, device: str | None) -> "Runner":
+    """Return what explains shards: this process, or the Ray cluster of the flags."""
+    return _FlagRunner(_choose_runner(flags.cluster, device))
+
+
+def _choose_runner(cluster: "Cluster | None", device: str | None) -> "Runner":
+    from clearhead.tables.explain_table import run_locally
     from clearhead.tables.ray_runner import RayRunner
 
+    if cluster is None:
+        return run_locally
     return RayRunner(cluster, device)
+
+
+@dataclass(frozen=True)
+class _FlagRunner:
+    """Explains shards by another runner; errors of rows name flags, as other messages of the command line do."""
+
+    runner: "Runner"
+
+    def __call__(
+        self, explainer: "TableExplainer", shards: "Iterator[Shard]", bar: "ProgressBar"
+    ) -> "Iterable[tuple[Shard, Sequence[Record]]]":
+        return self.runner(replace(explainer, describe_error=attrgetter("with_flags")), shards, bar)
 
 
 @contextmanager
@@ -169,17 +189,24 @@ def read_sources(
     # The two texts of a pair are one input.
     if pair:
         return [{}]
-    described = [_describe_argument(model, argument, flags, focus) for argument in arguments]
+    described = [_describe_argument(model, *named, flags, focus) for named in _name_arguments(arguments)]
     return list(chain.from_iterable(described))
 
 
-def _describe_argument(model: "Model", argument: str, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
+def _name_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each argument with what its file is called, if it names one."""
+    from clearhead.tables.source import name_files
+
+    return zip(arguments, name_files(list(map(Path, arguments))), strict=True)
+
+
+def _describe_argument(model: "Model", argument: str, name: str, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
     from clearhead.tables.source import is_table_path
 
     if is_table_path(argument):
-        return _describe_table(model, Path(argument), flags, focus)
+        return [{**source, "file": name} for source in _describe_table(model, Path(argument), flags, focus)]
     if argument != "-" and _is_file(argument):
-        return [{"file": Path(argument).name}]
+        return [{"file": name}]
     return [{}]
 
 
@@ -192,15 +219,14 @@ def _is_file(argument: str) -> bool:
 
 
 def _describe_table(model: "Model", path: Path, flags: TableFlags, focus: Any) -> list[dict[str, Any]]:
-    from clearhead.tables.columns import choose_columns, make_class_reader
+    from clearhead.tables.columns import make_class_reader
+    from clearhead.tables.explain_table import OpenedTable
+    from clearhead.tables.explainer import RowTargets
     from clearhead.tables.identity import describe_source
-    from clearhead.tables.source import FileTable
 
-    rows = list(FileTable(path, flags.input_column).rows())
-    names = list(rows[0].values)
-    columns = choose_columns(str(path), names, flags.choice(), images=model.takes_images, class_names={})
-    classes = make_class_reader(model, {}, focus)
-    return [describe_source(row, columns, classes) for row in rows]
+    table = OpenedTable.open(model, path, flags.choice(), RowTargets())
+    classes = make_class_reader(model, table.columns.class_names, focus)
+    return [describe_source(row, table.columns, classes) for row in table.rows]
 
 
 def explain_rows(
@@ -264,8 +290,9 @@ def _open_tables(
 
     common = dict(settings)
     targets = RowTargets(*(common.pop(name, None) for name in ("target", "versus", "answer")))
-    for path in arguments:
-        yield path, *make_explainer(model, path, spec, flags.choice(), targets, common)
+    for path, name in _name_arguments(arguments):
+        explainer, rows = make_explainer(model, path, spec, flags.choice(), targets, common)
+        yield path, explainer, [replace(row, file_name=name) for row in rows]
 
 
 def _name_rows(

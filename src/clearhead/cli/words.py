@@ -79,7 +79,8 @@ def words(
     _require_text_model(loaded)
     texts = select_inputs(InputReader(images=False, text_column=text_column).read(inputs))
     weight = _read_reference(reference, text_column)
-    settings = {"batch_size": batch_size, "overflow": options.choose_overflow(overflow, long)}
+    # Words are counted, and no explanation is shown: a check of each would cost more than to explain it.
+    settings = {"batch_size": batch_size, "overflow": options.choose_overflow(overflow, long), "check": False}
     targets = options.parse_target(loaded, target, None)
     explanations = list(explain_in_chunks(loaded, texts, spec, targets, settings))
     class_words = _collect_words(explanations, weight, count, min_texts)

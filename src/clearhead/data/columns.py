@@ -1,7 +1,7 @@
 """Find the text and label columns of a table and make examples of its rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -61,7 +61,7 @@ def make_examples(
     """Return the examples of rows with named columns, and the label column."""
     # The first rows may be damaged, so that a column is looked for in more than one.
     preview = list(islice(rows, PREVIEW_ROWS))
-    columns = _find_columns(preview)
+    columns = list_columns(row for _, row in preview)
     if not columns:
         return list(list_bad_rows(row for _, row in preview)), None
     texts = text_columns(name, columns, text_column)
@@ -180,11 +180,11 @@ def _is_negative(text: str) -> bool:
     return text.startswith("-") and text[1:].removesuffix(".0").isdecimal()
 
 
-def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
-    for _, row in preview:
-        if isinstance(row, dict):
-            return list(row)
-    return []
+def list_columns(rows: Iterable[Row | BadRow]) -> list[str]:
+    """Return the columns of the first rows that can be read, in the order in which they come."""
+    readable = (row for row in rows if isinstance(row, dict))
+    # JSON lines may leave out columns: the first row need not have all.
+    return list(dict.fromkeys(chain.from_iterable(islice(readable, PREVIEW_ROWS))))
 
 
 def _guess_text_columns(name: str, columns: list[str]) -> list[str]:

@@ -69,9 +69,16 @@ def iterate_rows(table: Any) -> Iterator[Row]:
     refuse_repeated(table)
     for row in _find_iterator(table)():
         if isinstance(row, Mapping):
-            yield {str(name): value for name, value in row.items()}
+            yield {str(name): _as_plain(value) for name, value in row.items()}
         else:
             yield {ONLY_COLUMN: row}
+
+
+def _as_plain(value: Any) -> Any:
+    """Return a scalar of NumPy, or a tensor without axes, as Python's number or text; anything else as it is."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    return value
 
 
 def _find_iterator(table: Any) -> Callable[[], Iterator[Any]]:
@@ -84,6 +91,9 @@ def _find_iterator(table: Any) -> Callable[[], Iterator[Any]]:
         return lambda: _iterate_batches(table.to_batches())
     if hasattr(table, "read_next_batch"):
         return lambda: _iterate_batches(table)
+    if hasattr(table, "with_format") and hasattr(table, "features"):
+        # `datasets`: whatever it is set to return, such as a data frame for each row, here dicts are read.
+        return lambda: iter(table.with_format(None))
     return lambda: _iterate_values(table)
 
 

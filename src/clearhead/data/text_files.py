@@ -31,6 +31,8 @@ UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 NOT_UTF_8 = "not UTF-8 text: name its encoding, for example --encoding latin-1, or save it as UTF-8"
 # What `surrogateescape` makes of bytes that are not UTF-8.
 ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
+# Halves of characters, which JSON may hold, and no encoding has.
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def read_content(path: Path, limit: int = -1) -> bytes:
@@ -141,6 +143,11 @@ def damaged_file(text: str) -> bool:
     """Return whether some bytes of a text were not UTF-8."""
     # isascii is much faster than the search and true for most texts.
     return not text.isascii() and ESCAPED_BYTES.search(text) is not None
+
+
+def has_surrogate(text: str) -> bool:
+    """Return whether a text holds a half of a character, so that it has no encoding."""
+    return not text.isascii() and SURROGATES.search(text) is not None
 
 
 def read_separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | BadRow]]:

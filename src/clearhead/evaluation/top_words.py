@@ -43,14 +43,14 @@ Weight = Callable[[str], float]
 class ClassWord:
     """A word of a class: its mean share of the relevance of a text of the class, and the number of texts with it.
 
-    `low` and `high` bound the mean by 95 % (normal approximation over the texts).
+    `low` and `high` bound the mean by 95 % (normal approximation over the texts); None for a class of a single text.
     """
 
     word: str
     weight: float
     texts: int
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 class ClassTotals:
@@ -97,12 +97,12 @@ class ClassTotals:
         texts_V = self._sum_terms(term)
         mean_V = self._sum_terms(term, sums) / records
         square_V = self._sum_terms(term, sums**2) / records
-        error_V = CONFIDENCE * np.sqrt(np.maximum(square_V - mean_V**2, 0) / records)
         candidates = np.flatnonzero((texts_V >= min_texts) & (mean_V > 0))
         words = []
         for index in candidates[sort_descending(mean_V[candidates])]:
-            mean, error = float(mean_V[index]), float(error_V[index])
-            words.append(ClassWord(self.terms[index], mean, int(texts_V[index]), mean - error, mean + error))
+            mean = float(mean_V[index])
+            bounds = _find_bounds(mean, float(square_V[index]), records)
+            words.append(ClassWord(self.terms[index], mean, int(texts_V[index]), *bounds))
         return words
 
     def _count_records(self, class_number: int) -> int:
@@ -120,6 +120,15 @@ class ClassTotals:
         distinct, inverse = np.unique(key, return_inverse=True)
         sums = np.bincount(inverse, self._relevance[own], minlength=len(distinct))
         return distinct % max(1, len(self.terms)), sums
+
+
+def _find_bounds(mean: float, square: float, texts: int) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a mean over texts, by the mean of the squares."""
+    # A single text does not tell how much texts differ.
+    if texts < 2:
+        return None, None
+    error = CONFIDENCE * math.sqrt(max(square - mean**2, 0) / (texts - 1))
+    return mean - error, mean + error
 
 
 def _concatenate(records: Sequence[Record], name: str) -> list[Any]:

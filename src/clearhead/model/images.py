@@ -148,6 +148,8 @@ def read_image_header(source: Any, name: str) -> tuple[Size, int]:
     try:
         with Image.open(source) as file:
             return file.size, _header_orientation(file)
+    except FileNotFoundError:
+        raise BadInput(f"There is no image at {name}.") from None
     except Exception as error:  # Pillow raises nearly any exception on damaged files.
         raise BadInput(f"{name} cannot be read as an image") from error
 

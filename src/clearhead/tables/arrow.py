@@ -1,6 +1,6 @@
 """Records as Arrow tables and Parquet files with one schema, whatever the columns of the user hold."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -66,16 +66,19 @@ def _make_array(name: str, values: list[Any], arrow_type: Any) -> Any:
     try:
         array = pa.array(values, type=arrow_type)
         _refuse_unwritable(array.type)
-    except (pa.ArrowException, TypeError, OverflowError, ValueError):
+    except (pa.ArrowException, OSError, TypeError, OverflowError, ValueError):
         # Values of several types in one column: text is the one type they share.
         return _make_text_array(values)
     return array
 
 
 def _refuse_unwritable(arrow_type: Any) -> None:
-    """Raise ArrowException if Parquet has no such type: objects without any field, for example."""
+    """Raise an error of pyarrow if Parquet cannot hold a type, such as objects without any field, or not read it."""
     pa = import_arrow()
-    pa.parquet.ParquetWriter(pa.BufferOutputStream(), _wrap_type(arrow_type)).close()
+    sink = pa.BufferOutputStream()
+    pa.parquet.ParquetWriter(sink, _wrap_type(arrow_type)).close()
+    # Lists within a hundred lists are written, and then refused by the reader.
+    pa.parquet.read_schema(pa.BufferReader(sink.getvalue()))
 
 
 def _make_text_array(values: Sequence[Any]) -> Any:
@@ -84,17 +87,23 @@ def _make_text_array(values: Sequence[Any]) -> Any:
 
 
 def _to_text(value: Any) -> str | None:
+    if isinstance(value, list | tuple | Mapping):
+        return _to_json(value)
     plain = finite(value)
     if isinstance(plain, str):
-        # Lone surrogates, which some tables hold, have no encoding.
-        return plain.encode("utf-8", "replace").decode()
+        return _replace_surrogates(plain)
     return _to_json(plain)
 
 
 def _to_json(value: Any) -> str | None:
     if value is None:
         return None
-    return _to_text(encode_json(value))
+    return _replace_surrogates(encode_json(value))
+
+
+def _replace_surrogates(text: str) -> str:
+    # Lone surrogates, which some tables hold, have no encoding.
+    return text.encode("utf-8", "replace").decode()
 
 
 def encode(records: Sequence[Record]) -> bytes:

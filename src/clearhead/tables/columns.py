@@ -24,6 +24,8 @@ from clearhead.tables.source import TableRow
 
 # A target with this prefix names the column that holds the target of each row.
 COLUMN_PREFIX = "column:"
+# What they call labels are the name of a number, and the ends of a span.
+WITHOUT_CLASSES = ("regression", "span")
 # Paths, the bytes of files, and dicts of both; anything else is a picture that was opened already.
 STORED_PICTURES = (str, bytes, dict, PathLike)
 
@@ -98,8 +100,8 @@ class TableColumns:
         value = row.values.get(column)
         if self.images:
             return _open_image(value, row, column)
-        # A chat of a language model is a list of messages.
-        if isinstance(value, list):
+        # A chat of a language model is a list of messages, a pair of texts in a list without columns a tuple.
+        if isinstance(value, list | tuple):
             return value
         return _read_text(row, column)
 
@@ -187,12 +189,14 @@ def _choose_id(table: str, columns: list[str], name: str | None, label: str | No
 class ClassReader:
     """Reads classes from cells: labels, indices, or numbers that stand for names.
 
-    `compares_gold` is False where the label of a row cannot be that of what is explained.
+    `compares_gold` is False where the label of a row cannot be that of what is explained, `has_gold` where no class
+    can be right.
     """
 
     labels: Sequence[str]
     class_names: Mapping[str, Sequence[str]]
     compares_gold: bool = True
+    has_gold: bool = True
 
     def read(self, row: TableRow, column: str) -> int:
         """Return the index of the class that a cell names; raise BadInput or UnknownName if it names none."""
@@ -239,8 +243,9 @@ def make_class_reader(model: Model, class_names: Mapping[str, Sequence[str]], fo
     """Return what reads the classes of a model; language models have none."""
     # What a language model calls labels are tokens.
     if model.writes:
-        return ClassReader((), {})
-    return ClassReader(model.labels, class_names, compares_gold(model, focus))
+        return ClassReader((), {}, has_gold=False)
+    has_gold = model.problem not in WITHOUT_CLASSES
+    return ClassReader(model.labels, class_names, compares_gold(model, focus), has_gold)
 
 
 def compares_gold(model: Model, focus: Any) -> bool:

@@ -10,7 +10,7 @@ from clearhead.api import explain
 from clearhead.attribution.method import MethodSpec, default_method, parse_method
 from clearhead.cluster import parse_cluster
 from clearhead.data.columns import PREVIEW_ROWS, require_column
-from clearhead.errors import Argument, BadInput, BadOption
+from clearhead.errors import Argument, BadFile, BadInput, BadOption
 from clearhead.files import refuse_overwriting
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
@@ -98,6 +98,8 @@ class OpenedTable:
     @classmethod
     def open(cls, model: Model, table: Any, choice: ColumnChoice, targets: RowTargets) -> "OpenedTable":
         """Open a table and find the columns that its first rows have."""
+        _refuse_class(model, targets.target)
+        _refuse_answer(model, targets.answer)
         source = open_table(table, choice.input)
         rows = source.rows()
         preview = list(islice(rows, PREVIEW_ROWS))
@@ -106,6 +108,20 @@ class OpenedTable:
         for name in targets.columns():
             require_column(source.name, name, names)
         return cls(source, columns, chain(preview, rows))
+
+
+def _refuse_class(model: Model, target: Any) -> None:
+    """Raise BadOption for a target of a model that writes."""
+    if model.writes and target is not None:
+        message = f"{model.name} writes text and has no classes: leave out "
+        raise BadOption(message, Argument("target"), ", and give ", Argument("answer"), ".")
+
+
+def _refuse_answer(model: Model, answer: Any) -> None:
+    """Raise BadOption for an answer of a model with classes."""
+    if answer is not None and not model.writes:
+        message = f"{model.name} is no language model, which alone gives answers: leave out "
+        raise BadOption(message, Argument("answer"), ".")
 
 
 def _list_columns(source: Table, preview: Sequence[TableRow]) -> list[str]:
@@ -152,6 +168,9 @@ class _Output:
 
 def _open_output(out: Path, shard: int, runner: Runner) -> _Output:
     require_integer("shard", shard, is_flag=True)
+    # Before hours of work that could not be written.
+    if out.is_dir():
+        raise BadFile(f"'{out}' is a folder: name a file in it to write to.")
     return _Output(out, find_format(out), shard, runner)
 
 

@@ -62,7 +62,8 @@ class _Input:
 class TableExplainer:
     """Explains rows by one method; `settings` are those of `clearhead.explain`.
 
-    `make_prompt` makes of the input of a row what the model is given, such as a chat.
+    `make_prompt` makes of the input of a row what the model is given, such as a chat. `describe_error` says why a row
+    could not be explained: on the command line, with flags.
     """
 
     model: Model
@@ -73,6 +74,7 @@ class TableExplainer:
     flat: bool = False
     tokens: bool = False
     make_prompt: Callable[[Any], Any] = _keep
+    describe_error: Callable[[ClearheadError], str] = str
 
     @property
     def rows_per_call(self) -> int:
@@ -118,7 +120,7 @@ class TableExplainer:
     def _make_nested_record(self, row: TableRow, result: "Explanation | ClearheadError") -> Record:
         if isinstance(result, Explanation):
             return make_record(result, tokens=self.tokens)
-        return make_error_record(self._describe_source(row), self._raw_text(row), str(result))
+        return make_error_record(self._describe_source(row), self._raw_text(row), self.describe_error(result))
 
     def _prepare(self, row: TableRow) -> "_Input | ClearheadError":
         try:

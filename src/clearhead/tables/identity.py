@@ -9,13 +9,12 @@ from clearhead.tables.source import TableRow
 def describe_source(row: TableRow, columns: TableColumns, classes: ClassReader) -> dict[str, Any]:
     """Return the `source` of the explanation of a row."""
     source: dict[str, Any] = {
-        "file": _file_name(row),
+        "file": _name_file(row),
         "row": row.number,
         "id": columns.find_id(row),
         "columns": columns.select_passed(row),
     }
-    # Language models and regressions have no classes that could be right.
-    if columns.label is not None and classes.labels:
+    if columns.label is not None and classes.has_gold:
         source.update(_describe_gold(row, columns.label, classes))
     return source
 
@@ -28,7 +27,7 @@ def _describe_gold(row: TableRow, column: str, classes: ClassReader) -> dict[str
     return {"gold": gold, "gold_is_class": False}
 
 
-def _file_name(row: TableRow) -> str | None:
+def _name_file(row: TableRow) -> str | None:
     if row.file is None:
         return None
-    return row.file.name
+    return row.file_name or row.file.name

@@ -1,8 +1,7 @@
 """Where the rows of a table come from: files that are streamed, or objects in memory."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,12 +18,13 @@ from clearhead.manifest import fingerprint, hash_files
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row with named columns, its number from 1 in its table, and the file of the table."""
+    """A row with named columns, its number from 1 in its table, the file of the table, and what that is called."""
 
     number: int
     values: Mapping[str, Any]
     file: Path | None = None
     error: str | None = None
+    file_name: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -61,10 +61,11 @@ class Table(Protocol):
 
 @dataclass(frozen=True)
 class FileTable:
-    """A file; of a .tsv file without a header the columns are numbers."""
+    """A file; of a .tsv file without a header the columns are numbers. `file_name` is what its rows call it."""
 
     path: Path
     text_column: str | None = None
+    file_name: str | None = None
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -74,9 +75,9 @@ class FileTable:
     def rows(self) -> Iterator[TableRow]:
         for number, (_, row) in enumerate(self._numbered(), 1):
             if isinstance(row, BadRow):
-                yield TableRow(number, {}, self.path, str(row))
+                yield TableRow(number, {}, self.path, str(row), self.file_name)
             else:
-                yield TableRow(number, row, self.path)
+                yield TableRow(number, row, self.path, None, self.file_name)
 
     @property
     def _ending(self) -> str:
@@ -249,7 +250,15 @@ def _is_table_file(path: Path) -> bool:
 
 
 def _open_files(paths: Sequence[Path], text_column: str | None) -> Table:
-    make: Callable[[Path], FileTable] = partial(FileTable, text_column=text_column)
-    if len(paths) == 1:
-        return make(paths[0])
-    return FileTables(list(map(make, paths)))
+    tables = [FileTable(path, text_column, name) for path, name in zip(paths, name_files(paths), strict=True)]
+    if len(tables) == 1:
+        return tables[0]
+    return FileTables(tables)
+
+
+def name_files(paths: Sequence[Path]) -> list[str]:
+    """Return the name of each file, or its path if a file of another folder has the same name."""
+    folders: dict[str, set[Path]] = {}
+    for path in paths:
+        folders.setdefault(path.name, set()).add(path.parent)
+    return [path.name if len(folders[path.name]) == 1 else path.as_posix() for path in paths]

@@ -70,9 +70,15 @@ def _highest_weight(words: "Sequence[ClassWord]") -> float:
 
 
 def _word_cells(word: "ClassWord", highest: float) -> tuple[str, str, str, str, str]:
-    interval = f"{format_percent(word.low)} … {format_percent(word.high)}"
     bar = _render_bar(word.weight / highest)
-    return html_parts.escape(word.word), format_percent(word.weight), interval, str(word.texts), bar
+    return html_parts.escape(word.word), format_percent(word.weight), _format_interval(word), str(word.texts), bar
+
+
+def _format_interval(word: "ClassWord") -> str:
+    # A class of a single text has none.
+    if word.low is None or word.high is None:
+        return "–"
+    return f"{format_percent(word.low)} … {format_percent(word.high)}"
 
 
 def _render_bar(share: float) -> str:

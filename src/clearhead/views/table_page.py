@@ -63,9 +63,10 @@ def page(records: Iterable[Record], title: str | None = None) -> str:
 
 def rows_card(records: Iterable[Record]) -> str:
     """Render one line per record in a card, with its choices of order, correctness and label."""
-    shown, total = _select_rows(records)
+    selection = _select_rows(records)
+    shown = selection.rows
     labels = _list_labels(shown)
-    notes = "".join(map(render_faint, filter(None, _describe_rows(shown, total))))
+    notes = "".join(map(render_faint, filter(None, _describe_rows(selection))))
     choices = _render_choices(labels, has_gold=_has_gold(shown))
     body = f'<div class="ch-rows">{notes}{_render_legend(shown)}{choices}{_render_table(shown, labels)}</div>'
     return card(_render_style(len(labels)), body)
@@ -140,19 +141,28 @@ def _render_head(first: str) -> str:
 
 
 class _Selection:
-    """The rows that are shown: wrong ones before others if there are too many."""
+    """The rows that are shown, wrong ones before others if there are too many, and counts of all rows."""
 
     def __init__(self) -> None:
         self.total = 0
+        self.judged: Counter[bool] = Counter()
+        self.verdicts: Counter[str] = Counter()
         self._wrong: list[tuple[int, Record]] = []
         self._others: list[tuple[int, Record]] = []
 
     def add(self, record: Record) -> None:
         self.total += 1
+        self._count(record)
         group = self._choose_group(record)
         # No more than could be shown are held.
         if len(group) < MAX_ROWS:
             group.append((self.total, record))
+
+    def _count(self, record: Record) -> None:
+        if record.get("wrong") is not None:
+            self.judged[bool(record["wrong"])] += 1
+        if record.get("check"):
+            self.verdicts[record["check"]] += 1
 
     def _choose_group(self, record: Record) -> list[tuple[int, Record]]:
         if record.get("wrong"):
@@ -166,12 +176,11 @@ class _Selection:
         return [record for _, record in sorted(shown, key=itemgetter(0))]
 
 
-def _select_rows(records: Iterable[Record]) -> tuple[list[Record], int]:
-    """Return the rows that are shown, and the number of all."""
+def _select_rows(records: Iterable[Record]) -> _Selection:
     selection = _Selection()
     for record in records:
         selection.add(record)
-    return selection.rows, selection.total
+    return selection
 
 
 def _list_labels(records: Sequence[Record]) -> list[str]:
@@ -215,14 +224,23 @@ def _label_rules(labels: int) -> Iterator[str]:
         yield f".ch-rows:has({chosen}) [role=row]:not(.k{number},.ch-head){{display:none}}"
 
 
-def _describe_rows(shown: Sequence[Record], total: int) -> Iterator[str]:
-    if total > len(shown):
-        yield f"{len(shown):,} of {total:,} rows are shown: wrong ones first, then others in the order of the table."
-    judged = [record["wrong"] for record in shown if record.get("wrong") is not None]
-    if judged:
-        yield f"{sum(judged):,} of {len(judged):,} predictions differ from the gold label."
-    verdicts = Counter(record["check"] for record in shown if record.get("check"))
-    yield summarise_verdicts(verdicts) if verdicts else UNCHECKED
+def _describe_rows(selection: _Selection) -> Iterator[str]:
+    yield _count_shown(len(selection.rows), selection.total)
+    # Of all rows: of those that are shown, more are wrong.
+    yield _count_wrong(selection.judged)
+    yield summarise_verdicts(selection.verdicts) if selection.verdicts else UNCHECKED
+
+
+def _count_shown(shown: int, total: int) -> str:
+    if shown == total:
+        return ""
+    return f"{shown:,} of {total:,} rows are shown: wrong ones first, then others in the order of the table."
+
+
+def _count_wrong(judged: Counter[bool]) -> str:
+    if not judged:
+        return ""
+    return f"{judged[True]:,} of {judged.total():,} predictions differ from the gold label."
 
 
 def _render_rows(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
