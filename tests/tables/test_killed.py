@@ -119,11 +119,12 @@ def test_completed_shards_are_not_explained_again(model, write_rows, tmp_path, m
     assert interrupt(model, table, out, 99, monkeypatch) == 8
 
 
-def test_an_emptied_shard_is_explained_again(model, write_rows, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_shard_that_was_cut_off_is_explained_again(kept, model, write_rows, tmp_path, monkeypatch):
     table, out = write_rows(20), tmp_path / "out.jsonl"
     interrupt(model, table, out, 3, monkeypatch)
     shard = sorted((folder_of(out) / "shards").glob("*.jsonl"))[1]
-    shard.write_bytes(b"")
+    shard.write_bytes(shard.read_bytes()[:kept])
     assert interrupt(model, table, out, 99, monkeypatch) == 12
     assert len(out.read_text().splitlines()) == 20
 

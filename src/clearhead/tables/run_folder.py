@@ -1,7 +1,7 @@
 """The hidden folder beside an output file in which a table is explained shard by shard.
 
 .OUT.run/manifest.json                  what is run: options, versions, hashes; fixed from the first shard on
-.OUT.run/shards/000000-HASH.json        counts of the shard: rows, errors, wrong predictions
+.OUT.run/shards/000000-HASH.json        counts of the shard: rows, errors, wrong predictions, bytes of its records
 .OUT.run/shards/000000-HASH.parquet     its records (.jsonl for other outputs); written last: then it is complete
 """
 
@@ -23,6 +23,7 @@ from clearhead.tables.shards import Shard
 from clearhead.tables.writers import TableFormat
 
 SHARDS = "shards"
+BYTES = "bytes"
 
 
 def folder_of(out: Path) -> Path:
@@ -41,8 +42,8 @@ class TableRun:
         """Return whether a shard is complete; raise BadFile if a shard of other rows is."""
         path = self._path(shard)
         if path.exists():
-            # A shard has at least one row: a file without any was damaged, and is written again.
-            return path.stat().st_size > 0
+            # A file of another size was damaged since, and is written again.
+            return path.stat().st_size == self._read_entry(shard).get(BYTES)
         for other in self._find_numbered(shard):
             raise _changed_rows(self.folder, shard, other)
         return False
@@ -54,13 +55,19 @@ class TableRun:
     def write_shard(self, shard: Shard, records: Sequence[Record]) -> Counts:
         """Write a shard and count its rows; its records come last, so that a shard with records is complete."""
         counts = count_records(records)
-        write_durably(self._counts_path(shard), to_json(asdict(counts)))
-        write_durably(self._path(shard), self.table_format.encode(records))
+        content = self.table_format.encode(records)
+        write_durably(self._counts_path(shard), to_json({**asdict(counts), BYTES: len(content)}))
+        write_durably(self._path(shard), content)
         return counts
 
     def read_counts(self, shard: Shard) -> Counts:
         """Return what became of the rows of a complete shard."""
-        return Counts(**read_json(self._counts_path(shard)))
+        entry = self._read_entry(shard)
+        del entry[BYTES]
+        return Counts(**entry)
+
+    def _read_entry(self, shard: Shard) -> dict[str, Any]:
+        return read_json(self._counts_path(shard))
 
     def join(self, count: int, out: Path) -> None:
         """Write the output file from all shards, atomically, and remove the folder."""
