@@ -99,10 +99,22 @@ def test_a_mistyped_embedded_model_is_told_without_asking_the_hub(name, monkeypa
         clearhead.load(name)
 
 
-def test_other_heads_are_refused():
-    net = transformers.BertLMHeadModel(transformers.BertConfig(**TEXT))
-    with pytest.raises(UnsupportedModel, match="head"):
+@pytest.mark.parametrize(
+    "net",
+    [
+        transformers.BertLMHeadModel(transformers.BertConfig(**TEXT)),
+        transformers.XLNetLMHeadModel(transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=1, n_head=2)),
+    ],
+    ids=["bert", "xlnet"],
+)
+def test_language_models_whose_words_see_those_after_them_are_refused(net):
+    with pytest.raises(UnsupportedModel, match="reads in both directions"):
         clearhead.load(net)
+
+
+def test_a_language_model_that_reads_in_one_direction_writes():
+    config = transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=1, n_head=2, attn_type="uni")
+    assert clearhead.load(transformers.XLNetLMHeadModel(config)).writes
 
 
 def test_other_heads_in_folders_are_refused(tmp_path):
