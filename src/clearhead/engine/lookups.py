@@ -63,9 +63,11 @@ class WordLookups:
 
 def _is_same(looked_up: Tensor, ids_BT: Tensor) -> bool:
     # The same memory first: comparing values waits for the device.
-    if looked_up.shape == ids_BT.shape and looked_up.data_ptr() == ids_BT.data_ptr():
-        return True
-    return torch.equal(looked_up, ids_BT)
+    return _share_memory(looked_up, ids_BT) or torch.equal(looked_up, ids_BT)
+
+
+def _share_memory(looked_up: Tensor, ids_BT: Tensor) -> bool:
+    return looked_up.shape == ids_BT.shape and looked_up.data_ptr() == ids_BT.data_ptr()
 
 
 class InputLookups:

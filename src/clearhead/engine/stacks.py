@@ -90,8 +90,13 @@ def find_stacks(blocks: Sequence[AttentionMap], words_BTD: Tensor) -> Stacks | N
 
 def _keep_tokens(embeddings: Sequence[Tensor], words_BTD: Tensor) -> bool:
     """Return whether what enters both stacks has the tokens of the words, not transposed as in FSMT."""
-    tokens = sum(state.shape[1] for state in embeddings)
-    return tokens == words_BTD.shape[1] and not any(_is_transposed(state, len(words_BTD)) for state in embeddings)
+    if any(_is_transposed(state, len(words_BTD)) for state in embeddings):
+        return False
+    return _count_tokens(embeddings) == words_BTD.shape[1]
+
+
+def _count_tokens(embeddings: Sequence[Tensor]) -> int:
+    return sum(state.shape[1] for state in embeddings)
 
 
 def _is_transposed(state: Tensor, samples: int) -> bool:

@@ -37,6 +37,10 @@ def validate_model(model: Model) -> None:
     architecture = type(model.network).__name__
     if not (model.reads_jointly or model.reads_pairs):
         _refuse_mixed_stacks(model.config, architecture)
+    if architecture.endswith("ForVideoClassification"):
+        raise UnsupportedModel(
+            f"{architecture} reads videos, which cannot be explained: load a model of single pictures."
+        )
     if architecture.endswith(UNSUPPORTED_HEADS):
         _refuse_both_ways(model.config, architecture)
         raise _refuse_pictures(model.config) or unsupported_head(architecture)
