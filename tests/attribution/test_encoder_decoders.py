@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from helpers.explanations import total_effect
 
 import clearhead
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from tests.helpers.balanced_reference import Transcription, wrap_activations
-from tests.helpers.language_models import ENCODER_DECODERS, make_encoder_decoder, make_tokenizer
+from tests.helpers.language_models import ENCODER_DECODERS, SHAPES, STACKS, make_encoder_decoder, make_tokenizer
 from tests.helpers.sequence_reference import Reference, attention_products, generic_attention
 
 SOURCE = "the capital of france is"
@@ -333,3 +334,67 @@ def test_options_for_one_sequence_are_refused(bart):
 def test_bad_input_gets_one_clear_line(bart, arguments, message):
     with pytest.raises(BadInput, match=message):
         clearhead.explain(bart, **{"inputs": SOURCE, "method": "attn-lrp", **arguments})
+
+
+TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 0}
+STACKED = {**TOKENS, **SHAPES, **STACKS}
+
+
+def led():
+    """Its encoder pads the source to whole windows, and looks up the padding in the table of words."""
+    places = {"max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64}
+    config = hf.LEDConfig(vocab_size=len(make_tokenizer()), attention_window=[4, 4], **STACKED, **places)
+    return hf.LEDForConditionalGeneration(config).eval()
+
+
+def fsmt():
+    """Its stacks are plain modules, whose states have tokens before samples."""
+    words = len(make_tokenizer())
+    config = hf.FSMTConfig(langs=["en", "de"], src_vocab_size=words, tgt_vocab_size=words, **STACKED)
+    return hf.FSMTForConditionalGeneration(config).eval()
+
+
+def first_step_gradient(network, source_ids, decoder_ids, answer):
+    """Gradient × input of the first token's logit at the words of both sequences, by plain autograd."""
+    network.requires_grad_(False)
+    looked_up = []
+    for module in network.modules():
+        if isinstance(module, torch.nn.Embedding) and module.weight.shape[0] == len(make_tokenizer()):
+            module.register_forward_hook(lambda module, args, out: looked_up.append(out.requires_grad_()))
+    mask = torch.ones_like(source_ids)
+    logits = network(source_ids, mask, decoder_input_ids=decoder_ids, use_cache=False).logits
+    leaves = [looked_up[0], looked_up[-1]]
+    gradients = torch.autograd.grad(logits[0, 0, answer], leaves)
+    return [(leaf * gradient)[0].sum(-1).detach() for leaf, gradient in zip(leaves, gradients, strict=True)]
+
+
+@pytest.mark.parametrize("make", [led, fsmt])
+def test_both_sequences_are_read_where_their_words_are_looked_up(make):
+    """LED's padding is as long as what the decoder reads. Both networks mask with the least number of float32."""
+    torch.manual_seed(SEED)
+    network = make()
+    explanation = clearhead.explain(
+        clearhead.load(network, make_tokenizer()),
+        SOURCE,
+        "gradient-x-input",
+        answer="paris",
+        scale="logit",
+        matrix=True,
+    )
+    ids = make_tokenizer().convert_tokens_to_ids(list(explanation.tokens))
+    source_ids, decoder_ids = torch.tensor([ids[:5]]), torch.tensor([ids[5:]])
+    expected = first_step_gradient(network, source_ids, decoder_ids, explanation.target.tokens[0])
+    np.testing.assert_allclose(explanation.matrix[0], torch.cat(expected).numpy(), rtol=1e-4, atol=1e-5)
+    assert abs(explanation.matrix[0][5]) > 1e-3
+
+
+def test_samples_and_tokens_of_one_number_are_told_apart():
+    """As many samples as tokens of either sequence: the shapes of FSMT's states are those of others, transposed."""
+    torch.manual_seed(SEED)
+    model = clearhead.load(fsmt(), make_tokenizer())
+    source, answer = "the capital of", "paris is"
+    alone = clearhead.explain(model, source, "attn-lrp", answer=answer)
+    assert len(alone.tokens) == 2 * alone.prompt_length
+    count = alone.prompt_length
+    together = clearhead.explain(model, [source] * count, "attn-lrp", answer=[answer] * count)
+    np.testing.assert_allclose(together[1].relevance, alone.relevance, rtol=1e-4, atol=1e-5)

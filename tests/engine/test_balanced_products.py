@@ -127,6 +127,8 @@ WRITTEN = {
     "batched": lambda hidden, scores: torch.bmm(hidden.mT, mat2=scores)[..., 0],
     "added": lambda hidden, scores: torch.zeros(()).double().baddbmm(batch1=hidden.mT, batch2=scores)[..., 0],
     "layer": lambda hidden, scores: nn.functional.linear(hidden.mT, scores.flatten()[None])[..., 0],
+    "concatenate": lambda hidden, scores: (torch.concatenate([hidden[:, :2], hidden[:, 2:]], 1) * scores).sum(1),
+    "fold": lambda hidden, scores: (nn.functional.fold(hidden.mT, (9, 1), 1).squeeze(-1) * scores.mT).sum(-1),
 }
 
 
@@ -182,9 +184,12 @@ def test_a_gate_that_was_moved_or_scaled_is_still_held(gate):
     torch.testing.assert_close(capture(lambda hidden, scores: (hidden * gate(scores)).sum(1), BALANCED), expected)
 
 
-@pytest.mark.parametrize("gate", [lambda x: x * (1.7 * x).sigmoid(), lambda x: nn.functional.leaky_relu(x)])
+@pytest.mark.parametrize(
+    "gate",
+    [lambda x: x * (1.7 * x).sigmoid(), lambda x: nn.functional.leaky_relu(x), lambda x: nn.functional.softplus(x)],
+)
 def test_an_activation_function_is_a_gate_however_it_is_written(gate):
-    """GPT-OSS multiplies by x · sigmoid(αx)."""
+    """GPT-OSS multiplies by x · sigmoid(αx), Laguna by softplus(x)."""
     expected = capture(lambda hidden, scores: (hidden * gate(scores).detach()).sum(1), BALANCED)
     torch.testing.assert_close(capture(lambda hidden, scores: (hidden * gate(scores)).sum(1), BALANCED), expected)
 

@@ -68,6 +68,21 @@ def test_blocks_that_merge_tokens_are_not_left_out():
     assert by_default.grid == gradient.grid == (8, 8)
 
 
+def test_blocks_that_read_parts_of_pictures_as_inputs_of_their_own_are_not_read():
+    """MobileViT attends among pixels at the same place of each patch: four inputs from one picture."""
+    sizes = {"image_size": 64, "hidden_sizes": [16, 24, 32], "neck_hidden_sizes": [8, 8, 8, 8, 16, 16, 32]}
+    config = hf.MobileViTConfig(**sizes, num_attention_heads=2, num_labels=3)
+    network = hf.MobileViTForImageClassification(config).double().eval()
+    pixels = {"pixel_values": torch.randn(2, 3, 64, 64).double()}
+    with pytest.raises(UnsupportedModel, match="integrated-gradients"):
+        clearhead.explain(network, pixels, "cat", 1)
+    by_default = clearhead.explain(network, pixels, target=1)
+    assert [explanation.method for explanation in by_default] == ["attn-lrp", "attn-lrp"]
+    assert all(np.isfinite(explanation.relevance).all() for explanation in by_default)
+    for explanation in clearhead.explain(network, pixels, "gradient-x-input", 1):
+        assert explanation.grid == (8, 8)
+
+
 def test_a_stack_of_attention_alone_has_no_gaps():
     assert len(clearhead.capture(lfm2(["full_attention"] * 3), TOKENS, 1).hidden_states) == 4
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import clearhead
 from clearhead import UnsupportedModel
-from clearhead.errors import BadFile, BadOption, UnknownName
+from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
 from clearhead.model import hub
 from clearhead.model.model import max_tokens
 
@@ -99,10 +99,43 @@ def test_a_mistyped_embedded_model_is_told_without_asking_the_hub(name, monkeypa
         clearhead.load(name)
 
 
-def test_other_heads_are_refused():
-    net = transformers.BertLMHeadModel(transformers.BertConfig(**TEXT))
-    with pytest.raises(UnsupportedModel, match="head"):
+@pytest.mark.parametrize(
+    "net",
+    [
+        transformers.BertLMHeadModel(transformers.BertConfig(**TEXT)),
+        transformers.XLNetLMHeadModel(transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=1, n_head=2)),
+    ],
+    ids=["bert", "xlnet"],
+)
+def test_language_models_whose_words_see_those_after_them_are_refused(net):
+    with pytest.raises(UnsupportedModel, match="reads in both directions"):
         clearhead.load(net)
+
+
+def test_a_language_model_that_reads_in_one_direction_writes():
+    config = transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=1, n_head=2, attn_type="uni")
+    assert clearhead.load(transformers.XLNetLMHeadModel(config)).writes
+
+
+def test_models_of_videos_are_refused():
+    config = transformers.VideoMAEConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=32
+    )
+    with pytest.raises(UnsupportedModel, match="reads videos"):
+        clearhead.load(transformers.VideoMAEForVideoClassification(config))
+
+
+def test_classes_that_a_config_only_counts_have_numbers():
+    """PVT's config keeps `num_labels` beside `id2label`, which it leaves out."""
+    sizes = {"image_size": 32, "hidden_sizes": [16] * 4, "depths": [1] * 4, "num_attention_heads": [1] * 4}
+    config = transformers.PvtConfig(**sizes, num_labels=3)
+    assert config.id2label is None
+    model = clearhead.load(transformers.PvtForImageClassification(config))
+    pixels = {"pixel_values": torch.ones(1, 3, 32, 32)}
+    (explanation,) = clearhead.explain(model, pixels, "gradient-x-input", target=1)
+    assert explanation.label == "LABEL_1"
+    with pytest.raises(BadInput, match="classes 0 … 2"):
+        clearhead.explain(model, pixels, "gradient-x-input", target=3)
 
 
 def test_other_heads_in_folders_are_refused(tmp_path):

@@ -14,6 +14,7 @@ TYPES_WITHOUT_BLOCKS = (
     "levit",
     "lilt",
     "longformer",
+    "mobilevit",
     "xlm",
     "xlnet",
 )

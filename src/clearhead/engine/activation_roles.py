@@ -12,7 +12,7 @@ def split_names(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-GATES = split_names("gelu silu relu tanh sigmoid mish elu selu celu leaky_relu relu6 hardswish")
+GATES = split_names("gelu silu relu tanh sigmoid mish elu selu celu leaky_relu relu6 hardswish softplus")
 """Functions whose output may gate another activation."""
 DEVIATIONS = split_names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
 CONSTANTS = DEVIATIONS | {"topk"}

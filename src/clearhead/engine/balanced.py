@@ -59,10 +59,11 @@ LINEAR = split_names(
     """
     linear addmm add sub rsub neg clone contiguous to type float double half bfloat16 type_as sum mean conv1d conv2d
     adaptive_avg_pool1d adaptive_avg_pool2d avg_pool2d max_pool2d dropout batch_norm view reshape flatten unflatten
-    squeeze unsqueeze view_as reshape_as transpose swapaxes swapdims permute getitem cat concat stack split chunk
-    unbind tensor_split narrow expand expand_as repeat roll flip gather index_select take_along_dim masked_fill where
-    movedim moveaxis repeat_interleave t select tril triu diagonal broadcast_to tile rot90 pad T mT interpolate max amax
-    index_add index_put setitem scatter scatter_add cumsum as_strided copy unfold view_as_real view_as_complex
+    squeeze unsqueeze view_as reshape_as transpose swapaxes swapdims permute getitem cat concat concatenate stack split
+    chunk unbind tensor_split narrow expand expand_as repeat roll flip gather index_select take_along_dim masked_fill
+    where movedim moveaxis repeat_interleave t select tril triu diagonal broadcast_to tile rot90 pad T mT interpolate
+    max amax index_add index_put setitem scatter scatter_add cumsum as_strided copy unfold fold view_as_real
+    view_as_complex
     """
 )
 """Operations whose gradient is their rule; a maximum selects elements."""

@@ -331,12 +331,15 @@ def run_recorded(
         if leaf is not None:
             inputs[leaf] = recorder.begin(inputs[leaf])
         elif SOURCE_LENGTH in inputs:
-            ids_BT = inputs["input_ids"]
-            recorder.begin_sequences(list_sequence_lookups(network, inputs, ids_BT.shape[1]), ids_BT)
+            recorder.begin_sequences(list_sequence_lookups(network, inputs))
         else:
             recorder.ids = inputs.get("input_ids")
         with recorder:
-            return head(network(**inputs))
+            logits = head(network(**inputs))
+    if recorder.lookups is not None and not recorder.lookups.are_done:
+        # One of two sequences was looked up in other words than were given.
+        recorder.tape.layouts.append(None)
+    return logits
 
 
 def input_device(tensors: Mapping[str, Tensor]) -> torch.device:

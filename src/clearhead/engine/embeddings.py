@@ -50,7 +50,7 @@ def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tenso
 
 def _logits_from_embeddings(model: Model, tensors: dict[str, Tensor], embeddings: Tensor) -> Tensor:
     # Not every network takes `inputs_embeds`, so embeddings are replaced where the network looks them up.
-    lookups = list_lookups(model.network, tensors, embeddings.shape[1])
+    lookups = list_lookups(model.network, tensors)
     with EmbeddingOverride(lookups, embeddings):
         logits = finite_logits(model, model.network(**tensors))
     _require_lookups(model, lookups)

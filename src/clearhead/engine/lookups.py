@@ -25,9 +25,10 @@ def looked_up_ids(args: Any, kwargs: Any) -> Any:
 class WordLookups:
     """The look-ups of the input's words in the order in which a network makes them, each for a part of the tokens."""
 
-    def __init__(self, tables: Sequence[Tensor | None], lengths: Sequence[int]) -> None:
+    def __init__(self, tables: Sequence[Tensor | None], sequences: Sequence[Tensor]) -> None:
         self._tables = list(tables)
-        self._lengths = list(lengths)
+        self._sequences = list(sequences)
+        self._lengths = [ids_BT.shape[1] for ids_BT in sequences]
         self._count = 0
 
     @property
@@ -38,7 +39,10 @@ class WordLookups:
     def is_next(self, args: Any, kwargs: Any) -> bool:
         """Return whether a call of `embedding` is the next look-up."""
         # Positions and token types are looked up as well, in tables of their own.
-        return not self.are_done and looked_up_table(args, kwargs) is self._tables[self._count]
+        if self.are_done or looked_up_table(args, kwargs) is not self._tables[self._count]:
+            return False
+        # LED looks up padding between its source and its answer.
+        return _is_same(looked_up_ids(args, kwargs), self._sequences[self._count])
 
     def advance(self) -> tuple[int, int]:
         """Return the first token and the number of tokens of the next look-up, and go on to the one after it."""
@@ -50,12 +54,20 @@ class WordLookups:
         """Return the part of the words that the next look-up stands for."""
         return words_BTD.narrow(1, *self.advance())
 
-    def embed(self, ids_BT: Tensor) -> Tensor:
+    def embed(self) -> Tensor:
         """Return the embeddings of all tokens, each from the table of its part."""
         # Encoder and decoder may have tables of their own.
-        sequences = torch.split(ids_BT, self._lengths, 1)
-        pairs = zip(sequences, self._tables, strict=True)
+        pairs = zip(self._sequences, self._tables, strict=True)
         return torch.cat([F.embedding(ids, table) for ids, table in pairs if table is not None], 1)
+
+
+def _is_same(looked_up: Tensor, ids_BT: Tensor) -> bool:
+    # The same memory first: comparing values waits for the device.
+    return _share_memory(looked_up, ids_BT) or torch.equal(looked_up, ids_BT)
+
+
+def _share_memory(looked_up: Tensor, ids_BT: Tensor) -> bool:
+    return looked_up.shape == ids_BT.shape and looked_up.data_ptr() == ids_BT.data_ptr()
 
 
 class InputLookups:
@@ -88,17 +100,18 @@ def _call(function: Callable[..., Tensor], *args: Any) -> Tensor:
     return function(*args)
 
 
-def list_lookups(network: Any, tensors: Mapping[str, Tensor], tokens: int) -> InputLookups | WordLookups:
-    """Return the look-ups of a network for inputs of this many tokens."""
+def list_lookups(network: Any, tensors: Mapping[str, Tensor]) -> InputLookups | WordLookups:
+    """Return the look-ups of a network for these inputs."""
     if SOURCE_LENGTH not in tensors:
         return InputLookups(input_embedding(network), tensors.get("input_ids"))
-    return list_sequence_lookups(network, tensors, tokens)
+    return list_sequence_lookups(network, tensors)
 
 
-def list_sequence_lookups(network: Any, tensors: Mapping[str, Tensor], tokens: int) -> WordLookups:
-    """Return the look-ups of an encoder–decoder for a source and an answer of this many tokens together."""
+def list_sequence_lookups(network: Any, tensors: Mapping[str, Tensor]) -> WordLookups:
+    """Return the look-ups of an encoder–decoder for a source and an answer."""
     source = source_tokens(tensors)
-    return WordLookups(network.word_tables, [source, tokens - source])
+    ids_BT = tensors["input_ids"]
+    return WordLookups(network.word_tables, [ids_BT[:, :source], ids_BT[:, source:]])
 
 
 def source_tokens(tensors: Mapping[str, Tensor]) -> int:

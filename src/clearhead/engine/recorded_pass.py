@@ -23,7 +23,7 @@ from clearhead.engine.sequence_passes import (
     MergedForwardPass,
     PairForwardPass,
 )
-from clearhead.engine.tape import Tape
+from clearhead.engine.tape import Tape, list_inputs
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model, input_embedding
 from clearhead.model.outputs import extract_logits
@@ -60,10 +60,17 @@ def run_forward(
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
     # Blocks that merge patches in between (Hiera) are as good as none: pixels are read, in cells.
+    if "pixel_values" in tensors and _cuts_images(tape, len(logits)):
+        tape.has_gaps = True
     if "pixel_values" in tensors and (tape.has_gaps or not tape.blocks):
         tape.patches = choose_cells(tensors["pixel_values"])
         return PixelForwardPass(model.name, tape, logits)
     return FullForwardPass(model.name, tape, logits)
+
+
+def _cuts_images(tape: Tape, images: int) -> bool:
+    """Return whether blocks read parts of the images as inputs of their own, as in MobileViT."""
+    return any(len(state) != images for state in list_inputs(tape.blocks)[:1])
 
 
 def _add_grid(model: Model, tape: Tape, tensors: Mapping[str, Tensor]) -> None:

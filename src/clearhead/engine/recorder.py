@@ -106,9 +106,9 @@ class Recorder(TorchFunctionMode):
         self.tape.add_node(start)
         return start
 
-    def begin_sequences(self, lookups: WordLookups, ids_BT: Tensor) -> None:
+    def begin_sequences(self, lookups: WordLookups) -> None:
         """Make one leaf of the embeddings of several sequences, whose look-ups are parts of it."""
-        self.begin(lookups.embed(ids_BT))
+        self.begin(lookups.embed())
         self.lookups = lookups
 
     def _looks_up_words(self, args: Any, kwargs: Any) -> bool:

@@ -85,7 +85,7 @@ class PairForwardPass(FullForwardPass):
         return stacks
 
     def _find_stacks(self) -> Stacks | CoAttentionStacks | MergedStacks | None:
-        return find_stacks(self.tape.blocks)
+        return find_stacks(self.tape.blocks, self.leaf)
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,12 +75,36 @@ def _list_states(blocks: Sequence[AttentionMap]) -> list[Tensor]:
     return [list_inputs(blocks)[0], *list_outputs(blocks)]
 
 
-def find_stacks(blocks: Sequence[AttentionMap]) -> Stacks | None:
-    """Return the stacks that attention maps in their order belong to; None if they are not those of two stacks."""
+def find_stacks(blocks: Sequence[AttentionMap], words_BTD: Tensor) -> Stacks | None:
+    """Return the stacks that attention maps in their order belong to; None if they are not those of two stacks.
+
+    `words_BTD` are the embeddings of both sequences.
+    """
     stacks = _split_stacks(blocks)
-    if _alternate(stacks, blocks) and _have_equal_heads(blocks):
-        return stacks
-    return None
+    if not _alternate(stacks, blocks) or not _have_equal_heads(blocks):
+        return None
+    if not _keep_tokens(stacks.embeddings, words_BTD):
+        return None
+    return stacks
+
+
+def _keep_tokens(embeddings: Sequence[Tensor], words_BTD: Tensor) -> bool:
+    """Return whether what enters both stacks has the tokens of the words, not transposed as in FSMT."""
+    if any(_is_transposed(state, len(words_BTD)) for state in embeddings):
+        return False
+    return _count_tokens(embeddings) == words_BTD.shape[1]
+
+
+def _count_tokens(embeddings: Sequence[Tensor]) -> int:
+    return sum(state.shape[1] for state in embeddings)
+
+
+def _is_transposed(state: Tensor, samples: int) -> bool:
+    """Return whether the tokens of a hidden state come before the samples."""
+    # With as many tokens as samples, the order in memory tells.
+    if state.shape[0] == state.shape[1]:
+        return state.stride(0) < state.stride(1)
+    return state.shape[0] != samples
 
 
 def _split_stacks(blocks: Sequence[AttentionMap]) -> Stacks:

@@ -336,7 +336,10 @@ class Trace:
         # Only images have patches that a network may merge, such as Swin.
         factor = self.patch_grid.merge_factor(count) if self.is_image else None
         if factor is None:
-            raise UnsupportedModel(f"The blocks of {self.model.name} do not keep the tokens of the input.")
+            raise UnsupportedModel(
+                f"The blocks of {self.model.name} do not keep the tokens of the input, and do not merge whole squares "
+                "of patches. Choose a method that only looks at the pixels, such as integrated-gradients, or occlusion."
+            )
         return factor
 
     def require_tokens(self, count: int) -> None:

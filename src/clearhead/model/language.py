@@ -80,6 +80,8 @@ def reads_both_ways(config: Any) -> bool:
     """Return whether a network with a language head reads in both directions, such as BertLMHeadModel by default."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
+    if config.model_type == "xlnet":
+        return bool(config.attn_type == "bi")
     is_masked_lm = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return is_masked_lm and not getattr(config, "is_decoder", False)
 
@@ -162,7 +164,7 @@ class EncoderDecoderNetwork(AnswerNetwork):
     def word_tables(self) -> list[Any]:
         """The embedding tables of the encoder and of the decoder, often the same."""
         stacks = (self.language_model.get_encoder(), self.language_model.get_decoder())
-        return [stack.get_input_embeddings().weight for stack in stacks]
+        return [_find_words(stack).weight for stack in stacks]
 
     def forward(self, input_ids: Tensor, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
         """Return logits at `answer_positions`."""
@@ -177,6 +179,13 @@ class EncoderDecoderNetwork(AnswerNetwork):
             return_dict=True,
         ).logits
         return _select_positions(logits, answer_positions - source)
+
+
+def _find_words(stack: Any) -> Any:
+    # The stacks of FSMT are plain modules.
+    if hasattr(stack, "get_input_embeddings"):
+        return stack.get_input_embeddings()
+    return stack.embed_tokens
 
 
 class PictureNetwork(AnswerNetwork):

@@ -142,10 +142,16 @@ class Model:
             return self._vocabulary
         if self.chooses:
             return {0: "choice"}
-        names = getattr(self.config, "id2label", None) or {}
+        names = getattr(self.config, "id2label", None) or self._numbered_classes
         if self.background is None:
             return names
         return {**names, self.background: "no object"}
+
+    @property
+    def _numbered_classes(self) -> dict[int, str]:
+        """The classes of a config that only counts them, as PVT's does."""
+        count = getattr(self.config, "num_labels", None)
+        return {index: f"LABEL_{index}" for index in range(count or 0)}
 
     @property
     def finds_objects(self) -> bool:

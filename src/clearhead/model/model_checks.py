@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearhead.errors import UnsupportedModel
 from clearhead.model.joined_families import WRAPPERS
+from clearhead.model.language import CAUSAL_ENDINGS, reads_both_ways
 from clearhead.model.model import Model
 from clearhead.model.picture_layout import LAYOUTS, REASONS
 from clearhead.model.tower_processor import as_tower_processor
@@ -36,7 +37,12 @@ def validate_model(model: Model) -> None:
     architecture = type(model.network).__name__
     if not (model.reads_jointly or model.reads_pairs):
         _refuse_mixed_stacks(model.config, architecture)
+    if architecture.endswith("ForVideoClassification"):
+        raise UnsupportedModel(
+            f"{architecture} reads videos, which cannot be explained: load a model of single pictures."
+        )
     if architecture.endswith(UNSUPPORTED_HEADS):
+        _refuse_both_ways(model.config, architecture)
         raise _refuse_pictures(model.config) or unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
     _validate_devices(model.network, architecture)
@@ -86,6 +92,15 @@ def _refuse_mixed_stacks(config: Any, architecture: str) -> None:
         raise UnsupportedModel(
             f"{architecture} cannot be explained: {reason}. For a picture and a text choose {', '.join(WRAPPERS)}, a "
             f"two-tower model such as CLIP, or a model that writes, of type {', '.join(LAYOUTS)}."
+        )
+
+
+def _refuse_both_ways(config: Any, architecture: str) -> None:
+    """Raise UnsupportedModel for a language model whose words see those after them, as its config says."""
+    if architecture.endswith(CAUSAL_ENDINGS) and reads_both_ways(config):
+        raise UnsupportedModel(
+            f"{architecture} reads in both directions, so that each word of an answer would see itself: load it with a "
+            "config that makes it a decoder (is_decoder=True; of XLNet attn_type='uni'), or as a …ForMaskedLM."
         )
 
 

@@ -165,6 +165,8 @@ def _parse_index(name: Any) -> int:
 
 
 def _validate_class(index: int, classes: int) -> None:
+    if classes == 0:
+        raise BadInput(f"Invalid target {index}: the model's config names no classes. Set config.id2label.")
     if not 0 <= index < classes:
         raise BadInput(f"Invalid target {index}: this model has classes 0 … {classes - 1}.")
 

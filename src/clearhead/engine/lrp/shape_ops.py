@@ -152,7 +152,7 @@ def _by_name(names: str) -> dict[str, Callable[..., Any]]:
 
 
 SHAPE_OPS: dict[str, Callable[..., Any]] = {
-    **_by_name("cat concat stack split chunk unbind tensor_split narrow expand expand_as repeat roll flip"),
+    **_by_name("cat concat concatenate stack split chunk unbind tensor_split narrow expand expand_as repeat roll flip"),
     **_by_name("gather index_select take_along_dim masked_fill where movedim moveaxis repeat_interleave t"),
     **_by_name("select tril triu diagonal broadcast_to tile rot90"),
     "pad": F.pad,
