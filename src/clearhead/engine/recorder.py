@@ -269,7 +269,8 @@ class Recorder(TorchFunctionMode):
     def _no_balanced_rule(self, name: str) -> str:
         return (
             f"No rule of the balanced backward passes for the operation '{name}' as used in "
-            f"'{self._current_module()}'. Choose backward='gradient' or another method for this model."
+            f"'{self._current_module()}'. Choose backward='gradient' where a method has it, another method such as "
+            "gradient-x-input, or instead of attn-lrp cp-lrp, which holds gates constant."
         )
 
     def replace_activation(self, out: Tensor, source: Tensor, module: nn.Module) -> Tensor:
