@@ -47,8 +47,8 @@ class ActivationRoles:
 
     def note(self, name: str, node: int, parents: Sequence[int]) -> None:
         """Note the roles of an operation's result."""
-        # Most operations give no role, and most activations have none that others inherit.
-        if name not in ROLES and self.held.isdisjoint(parents) and self.softmaxes.isdisjoint(parents):
+        # Most operations give no role.
+        if name not in ROLES and not self._can_inherit(parents):
             return
         self._note_constant(name, node, parents)
         if name in SOFTMAXES or self._is_weight(parents):
@@ -59,6 +59,10 @@ class ActivationRoles:
             self._probabilities.add(node)
         if (name in MOVES or name in SCALINGS) and len(parents) == 1:
             self._copy(parents[0], node)
+
+    def _can_inherit(self, parents: Sequence[int]) -> bool:
+        """Return whether an activation has a role that others inherit by any operation."""
+        return not (self.held.isdisjoint(parents) and self.softmaxes.isdisjoint(parents))
 
     def chooses_experts(self, name: str, node: int | None) -> bool:
         """Return whether an operation on an activation picks the weights of the chosen experts."""

@@ -49,23 +49,37 @@ def run_forward(
         tape, logits = record_forward(
             model.network, tensors, words, float_input(tensors), head, kept, gradients_only=gradients_only
         )
+    _require_graph(model, tape, logits)
+    _add_grid(model, tape, tensors)
+    return _make_pass(model, tape, tensors, logits)
+
+
+def _require_graph(model: Model, tape: Tape, logits: Tensor) -> None:
     # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
     if not logits.requires_grad or tape.leaf is None:
         raise not_differentiable(model.name)
-    _add_grid(model, tape, tensors)
+
+
+def _make_pass(model: Model, tape: Tape, tensors: Mapping[str, Tensor], logits: Tensor) -> FullForwardPass:
+    """Return the pass of a network by what it reads."""
     if model.is_encoder_decoder:
         return PairForwardPass(model.name, tape, logits)
     if model.reads_jointly:
         return _make_joined_pass(model, tape, logits)
     if model.finds_objects and model.network.has_decoder:
         return DetectorForwardPass(model.name, tape, logits)
-    # Blocks that merge patches in between (Hiera) are as good as none: pixels are read, in cells.
-    if "pixel_values" in tensors and _cuts_images(tape, len(logits)):
-        tape.has_gaps = True
-    if "pixel_values" in tensors and (tape.has_gaps or not tape.blocks):
-        tape.patches = choose_cells(tensors["pixel_values"])
-        return PixelForwardPass(model.name, tape, logits)
+    if "pixel_values" in tensors:
+        return _make_picture_pass(model, tape, tensors["pixel_values"], logits)
     return FullForwardPass(model.name, tape, logits)
+
+
+def _make_picture_pass(model: Model, tape: Tape, pixels: Tensor, logits: Tensor) -> FullForwardPass:
+    # Blocks that merge patches in between (Hiera) are as good as none: pixels are read, in cells.
+    tape.has_gaps = tape.has_gaps or _cuts_images(tape, len(logits))
+    if tape.blocks and not tape.has_gaps:
+        return FullForwardPass(model.name, tape, logits)
+    tape.patches = choose_cells(pixels)
+    return PixelForwardPass(model.name, tape, logits)
 
 
 def _cuts_images(tape: Tape, images: int) -> bool:

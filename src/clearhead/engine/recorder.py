@@ -184,8 +184,6 @@ class Recorder(TorchFunctionMode):
         written: Tensor = call.first
         before = call
         if is_activation(written):
-            if written is self.tape.leaf:
-                self._move_leaf()
             before = self._copy_overwritten(call)
             activations = find_activations(before.args, before.kwargs)
         self._check_seen(activations)
@@ -193,10 +191,14 @@ class Recorder(TorchFunctionMode):
         base_parents = self._list_parents(base)
         self._call(call.name, call.function, call.args, call.kwargs)
         self._record_result(before, written, activations)
-        node = self._saved.node_of(written)
-        if base is not None and base_parents is not None and node is not None:
-            self.tape.record_write(base, (*base_parents, node))
+        if base is not None and base_parents is not None:
+            self._record_base(base, base_parents, self._saved.node_of(written))
         return written
+
+    def _record_base(self, base: Tensor, parents: tuple[int, ...], view: int | None) -> None:
+        """Record that a tensor was changed through a view of it, if the view is on the tape."""
+        if view is not None:
+            self.tape.record_write(base, (*parents, view))
 
     def _list_parents(self, base: Tensor | None) -> tuple[int, ...] | None:
         """Return the node of a tensor as far as it is an activation; None if what it depends on is not known."""
@@ -300,6 +302,8 @@ class Recorder(TorchFunctionMode):
 
     def _copy_overwritten(self, call: TorchCall) -> TorchCall:
         """Return an in-place call with a copy of the activation that it will overwrite."""
+        if call.first is self.tape.leaf:
+            self._move_leaf()
         # Rules need the value before the write, and on the tape the copy stands for that value's node.
         copy = call.first.clone()
         self._copy_node(call.first, copy)
@@ -313,15 +317,17 @@ class Recorder(TorchFunctionMode):
         operands, backward = self._apply(call, rule, out, activations)
         step = self.tape.record(out, operands, backward)
         self._follow_attention(call, out, step)
-        name = call.name
         # After a write through a view, what an operation depends on is not known, and its result has no role.
         if len(step.parents) == len(operands):
-            self._sources.note(name, step.node, step.parents)
-            self._roles.note(name, step.node, step.parents)
-        if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
+            self._note_roles(call.name, step)
+        if call.name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
-        if name == "conv2d" and self._cuts_pixels(call):
+        if call.name == "conv2d" and self._cuts_pixels(call):
             self.tape.patches = (out.shape[-2], out.shape[-1])
+
+    def _note_roles(self, name: str, step: Step) -> None:
+        self._sources.note(name, step.node, step.parents)
+        self._roles.note(name, step.node, step.parents)
 
     def _reads_pixels(self, call: TorchCall) -> bool:
         """Return whether a convolution reads the image itself, which may have been padded."""

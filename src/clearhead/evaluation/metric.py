@@ -78,23 +78,25 @@ class Metric:
     @property
     def summary(self) -> str:
         """The first paragraph of the docstring."""
-        return self._paragraphs[0]
+        return _join_lines(self._docstring.partition("\n\n")[0])
 
     @property
-    def _paragraphs(self) -> tuple[str, str]:
-        """The first paragraph of the docstring, and all that follows."""
-        first, _, rest = (inspect.getdoc(self.measure) or "").partition("\n\n")
-        return " ".join(first.split()), " ".join(rest.split())
+    def _docstring(self) -> str:
+        return inspect.getdoc(self.measure) or ""
 
     def explain_options(self, names: Iterable[str]) -> list[str]:
         """Return the sentences of the docstring that say what these options do."""
-        _, rest = self._paragraphs
-        return [sentence for sentence in SENTENCE_END.split(rest) if _names_any(sentence, names)]
+        details = _join_lines(self._docstring.partition("\n\n")[2])
+        return [sentence for sentence in SENTENCE_END.split(details) if _names_any(sentence, names)]
 
     @property
     def is_mean(self) -> bool:
         """Whether the values are means over records, so that two methods may be compared record by record."""
         return self.summary_of is None
+
+
+def _join_lines(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _names_any(sentence: str, options: Iterable[str]) -> bool:

@@ -36,11 +36,11 @@ def can_reach_hub() -> bool:
 
 def _find_cached(source: str) -> str:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
         return str(snapshot_download(source, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError) as error:
+    except LocalEntryNotFoundError as error:
         raise load_error(
             source, "there is no such folder, it is not in the cache, and the hub cannot be reached."
         ) from error

@@ -164,7 +164,7 @@ class EncoderDecoderNetwork(AnswerNetwork):
     def word_tables(self) -> list[Any]:
         """The embedding tables of the encoder and of the decoder, often the same."""
         stacks = (self.language_model.get_encoder(), self.language_model.get_decoder())
-        return [_find_words(stack).weight for stack in stacks]
+        return list(map(_find_word_table, stacks))
 
     def forward(self, input_ids: Tensor, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
         """Return logits at `answer_positions`."""
@@ -181,11 +181,11 @@ class EncoderDecoderNetwork(AnswerNetwork):
         return _select_positions(logits, answer_positions - source)
 
 
-def _find_words(stack: Any) -> Any:
+def _find_word_table(stack: Any) -> Any:
     # The stacks of FSMT are plain modules.
     if hasattr(stack, "get_input_embeddings"):
-        return stack.get_input_embeddings()
-    return stack.embed_tokens
+        return stack.get_input_embeddings().weight
+    return stack.embed_tokens.weight
 
 
 class PictureNetwork(AnswerNetwork):

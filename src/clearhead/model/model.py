@@ -150,8 +150,8 @@ class Model:
     @property
     def _numbered_classes(self) -> dict[int, str]:
         """The classes of a config that only counts them, as PVT's does."""
-        count = getattr(self.config, "num_labels", None)
-        return {index: f"LABEL_{index}" for index in range(count or 0)}
+        count = getattr(self.config, "num_labels", None) or 0
+        return dict(enumerate(map("LABEL_{}".format, range(count))))
 
     @property
     def finds_objects(self) -> bool:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Protocol
 
 import torch
@@ -49,7 +50,7 @@ def move_tensors(tensors: Mapping[str, Tensor], device: torch.device | str) -> d
 
 def digest_arrays(arrays: Iterable[Any]) -> bytes:
     """Return a digest of the bytes of these arrays."""
-    content = b"".join(array.tobytes() for array in arrays)
+    content = b"".join(map(methodcaller("tobytes"), arrays))
     # 16 bytes: short keys for many rows, and a collision is out of reach.
     return hashlib.blake2b(content, digest_size=16).digest()
 
