@@ -1,9 +1,13 @@
 """Names of models: embedded ones, folders and hub ids."""
 
+import re
 from pathlib import Path
 
 from clearhead.model.load_errors import list_names, load_error
 from clearhead.registry import unknown_name
+
+# No longer than the hub allows: names that are too long for a file system make it raise errors.
+HUB_ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 
 
 def validate_source(source: str) -> None:
@@ -24,7 +28,7 @@ def _is_embedded_name(source: str) -> bool:
 
 def is_path(source: str) -> bool:
     """Whether a name cannot be a hub id, which is NAME or OWNER/NAME."""
-    return has_path_marks(source) or source.count("/") > 1
+    return has_path_marks(source) or HUB_ID.fullmatch(source) is None
 
 
 def has_path_marks(source: str) -> bool:
