@@ -1,5 +1,6 @@
 """Faithfulness metrics against one slow pass per step."""
 
+import copy
 import math
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ from helpers import pictures
 from helpers.explained_examples import TEXTS, cases_of, values
 from helpers.explanations import pictured
 
+import clearhead
 from clearhead.evaluation import removal as pixel_removal
 from clearhead.evaluation.metric import parse_metric
 from clearhead.model.inputs import encode
@@ -191,3 +193,46 @@ def test_maps_are_sorted_in_parts(monkeypatch):
     parts = pixel_removal._stage_pixels(pixels, explanations, staging)
     assert len(parts) == 5 and [part.count for part in parts] == [3] * 5
     assert all(torch.equal(one.labels, other.labels) for one, other in zip(whole, parts, strict=True))
+
+
+def _count_rows(monkeypatch, model):
+    """Return a list that gets the size of every batch the network reads."""
+    sizes = []
+    run = model.network.forward
+
+    def counting(*args, **kwargs):
+        sizes.append(len(kwargs["input_ids"]))
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(model.network, "forward", counting)
+    return sizes
+
+
+def test_metrics_that_remove_the_same_parts_share_their_passes(bert, monkeypatch):
+    cases = cases_of(bert, TEXTS)
+    sizes = _count_rows(monkeypatch, bert)
+    first = parse_metric("aopc").measure(bert, cases)
+    assert sizes
+    sizes.clear()
+    assert parse_metric("aopc:target=label").measure(bert, [*cases, cases[0]]) == [*first, first[0]]
+    assert not sizes
+    # Others ask for other inputs.
+    parse_metric("lodds").measure(bert, cases)
+    assert sizes
+
+
+def test_shared_passes_are_those_of_the_model_and_its_weights(bert):
+    cases = cases_of(bert, TEXTS)
+    first = parse_metric("aopc").measure(bert, cases)
+    copied = copy.deepcopy(bert.network)
+    with torch.no_grad():
+        for weight in copied.parameters():
+            weight.mul_(1.5)
+    other = clearhead.load(copied, processor=bert.processor)
+    changed = parse_metric("aopc").measure(other, cases)
+    assert changed != first
+    assert changed == parse_metric("aopc").measure(other, cases_of(bert, TEXTS))
+    with torch.no_grad():
+        for weight in copied.parameters():
+            weight.mul_(1.5)
+    assert parse_metric("aopc").measure(other, cases) != changed

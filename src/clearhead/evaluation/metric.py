@@ -43,12 +43,14 @@ class ExplainedExample:
     """An example with its explanations, by what they explain.
 
     Keys: "prediction", "label", "start" and "end" of a predicted answer, or a class number as text; for language models
-    "answer", "steps" and "step-logits" (with the matrix of steps) and "contrast".
+    "answer", "steps" and "step-logits" (with the matrix of steps) and "contrast". `removals` keeps what removal.py has
+    computed, for further metrics.
     """
 
     example: Example
     explanations: Mapping[str, Explanation]
     encoded: Encoded | None = field(default=None, repr=False)
+    removals: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
