@@ -155,8 +155,17 @@ def _make_image_encoder(start: Path) -> tuple[Any, Encode]:
     # The whole photo: a crop would hide a part of what the masks of the segmentation metrics show.
     processor = AutoImageProcessor.from_pretrained(start, size=size, do_center_crop=False)
 
+    # Every epoch reads all photos, and to scale them takes longer than a step of training.
+    encoded: dict[int, Tensor] = {}
+
+    def encode_once(photo: Image.Image) -> Tensor:
+        if id(photo) not in encoded:
+            pixels: Tensor = processor(photo, return_tensors="pt")["pixel_values"][0]
+            encoded[id(photo)] = pixels.half()
+        return encoded[id(photo)].float()
+
     def encode(photos: list[Image.Image]) -> Batch:
-        return dict(processor(photos, return_tensors="pt"))
+        return {"pixel_values": torch.stack([encode_once(photo) for photo in photos])}
 
     return processor, encode
 
