@@ -105,7 +105,18 @@ def test_evaluation_has_the_memory_guard(text, monkeypatch, names, captured, blo
                 np.testing.assert_allclose(case.explanations[need].relevance, expected.relevance, rtol=1e-6, atol=1e-9)
 
 
-def test_a_batch_that_runs_out_of_memory_is_halved(text, monkeypatch):
+FULL = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."),
+    # Another program has taken the memory, or a library of CUDA's asks for it.
+    RuntimeError("CUDA error: out of memory"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", FULL, ids=["torch", "cuda", "cublas", "cpu", "python"])
+def test_a_batch_that_runs_out_of_memory_is_halved(text, monkeypatch, error):
     expected = clearhead.explain(text, TEXTS, "att-cat")
     rows = []
     original = loop.capture
@@ -113,7 +124,7 @@ def test_a_batch_that_runs_out_of_memory_is_halved(text, monkeypatch):
     def limited(model, inputs, targets, **options):
         rows.append(len(inputs))
         if len(inputs) > 1:
-            raise torch.OutOfMemoryError
+            raise error
         return original(model, inputs, targets, **options)
 
     monkeypatch.setattr(loop, "capture", limited)
@@ -121,6 +132,18 @@ def test_a_batch_that_runs_out_of_memory_is_halved(text, monkeypatch):
     assert rows == [4, 2, 1, 1, 2, 1, 1]
     for explanation, unlimited in zip(explanations, expected, strict=True):
         np.testing.assert_allclose(explanation.relevance, unlimited.relevance, rtol=1e-9)
+
+
+def test_other_errors_of_torch_are_not_taken_for_a_full_memory(text, monkeypatch):
+    def broken(model, inputs, targets, **options):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(loop, "capture", broken)
+    with pytest.raises(RuntimeError, match="illegal"):
+        clearhead.explain(text, TEXTS, "att-cat")
+    monkeypatch.setattr(loop, "fits_in_memory", lambda model, inputs: False)
+    with pytest.raises(RuntimeError, match="illegal"):
+        clearhead.explain(text, TEXTS[0], "att-cat")
 
 
 def test_an_input_that_runs_out_of_memory_goes_block_by_block_or_fails(text, monkeypatch):

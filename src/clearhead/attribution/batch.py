@@ -16,6 +16,7 @@ from clearhead.attribution.method import METHODS, MethodSpec
 from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.context import collect_young_cycles, gc_paused
 from clearhead.engine.memory import fits_in_memory
+from clearhead.engine.memory_errors import is_out_of_memory
 from clearhead.engine.output_trace import capture_outputs
 from clearhead.engine.replay import capture_replayed, forget_replays, hold_replays
 from clearhead.engine.streams import LAUNCHES, prefetch
@@ -26,8 +27,6 @@ from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
 from clearhead.model.target import Target, TargetLike
 from clearhead.validation import require_integer
-
-OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
 TargetSets = Mapping[tuple[Target, ...], Sequence[str]]
 """Targets to explain from one trace, each with one target per row, and the names they are returned under."""
@@ -131,9 +130,10 @@ def start_batch(request: AttributionRequest, batch: Batch) -> list[StartedBatch]
     if has_cached_trace(request) or fits_in_memory(request.model, batch.inputs):
         try:
             return [_start(request, batch, blockwise=False)]
-        except OUT_OF_MEMORY:
+        except (RuntimeError, MemoryError) as error:
             # The estimate was too low: go on as if it had said so.
-            pass
+            if not is_out_of_memory(error):
+                raise
         # Outside of the handler, where the traceback no longer keeps the trace alive.
         _free_memory(request)
     if len(batch) == 1:
@@ -146,11 +146,17 @@ def _start_large_input(request: AttributionRequest, batch: Batch) -> StartedBatc
     """Explain a single input that does not fit into memory by estimate or by experience."""
     try:
         return _start(request, batch, blockwise=_is_blockwise(request))
-    except OUT_OF_MEMORY as error:
-        raise BadInput(
-            f"An input does not fit into the memory of {request.model.device}, even by itself: use a shorter input, "
-            f"another device, or methods that work block by block: {', '.join(list_blockwise_methods())}."
-        ) from error
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise _too_large(request.model) from error
+
+
+def _too_large(model: Model) -> BadInput:
+    return BadInput(
+        f"An input does not fit into the memory of {model.device}, even by itself: use a shorter input, another "
+        f"device, or methods that work block by block: {', '.join(list_blockwise_methods())}."
+    )
 
 
 def _free_memory(request: AttributionRequest) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from clearhead.arrays import Array
 from clearhead.engine.forecast import Forecast
+from clearhead.engine.memory_errors import is_out_of_memory
 from clearhead.errors import BadOption
 from clearhead.progress import progress
 from clearhead.validation import require_integer
@@ -81,11 +82,8 @@ def _fits(compute: Callable[[int, int], None], start: int, stop: int) -> bool:
     """Compute a batch and return whether memory sufficed."""
     try:
         compute(start, stop)
-    except (torch.OutOfMemoryError, MemoryError):
-        return False
-    except RuntimeError as error:
-        # What torch's CPU allocator raises.
-        if "can't allocate memory" not in str(error):
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
         return False
     return True

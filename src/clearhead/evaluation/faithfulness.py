@@ -360,7 +360,7 @@ def positive_perturbation(
 ) -> list[Record]:
     """Area (×100) under the accuracy when the most relevant 0, 10 … 90 % of the pixels are made black.
 
-    `target="label"` explains the true class; `start=0.1` leaves the unperturbed accuracy out, as the paper's text.
+    `target="label"` explains the true class. `start=0.1` leaves the unperturbed accuracy out, as the paper's text.
     """
     shares = _tenths(start)
     correct_NK = _correct(model, cases, target, against, shares, replacement=replacement)
@@ -379,7 +379,7 @@ def negative_perturbation(
 ) -> list[Record]:
     """Area (×100) under the accuracy when the least relevant 0, 10 … 90 % of the pixels are made black.
 
-    `target="label"` explains the true class; `start` is that of positive-perturbation.
+    `target="label"` explains the true class. `start` is that of positive-perturbation.
     """
     shares = _tenths(start)
     correct_NK = _correct(model, cases, target, against, shares, replacement=replacement, lowest=True)
