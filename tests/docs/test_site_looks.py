@@ -11,7 +11,7 @@ WIDE, NARROW = 1280, 390
 PAGES = [
     "guide.html",
     "contributing.html",
-    "measurements/2026-11-16-default-agnews-base.html",
+    "measurements/2026-11-19-default-agnews-base.html",
     "notebooks/text.html",
 ]
 OVERFLOW = "document.documentElement.scrollWidth - window.innerWidth"
@@ -56,7 +56,7 @@ def test_commands_wrap(visit, width):
 
 
 def test_tables_of_reports_fit_a_wide_window(visit):
-    page = visit("measurements/2026-11-16-default-agnews-base.html", WIDE)
+    page = visit("measurements/2026-11-19-default-agnews-base.html", WIDE)
     page.wait_for_selector(".md-typeset__scrollwrap")
     assert page.evaluate(COUNT_SCROLLED, ".md-typeset__scrollwrap") == 0
 
