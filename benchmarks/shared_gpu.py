@@ -4,8 +4,8 @@
 
 One process cannot keep a large GPU busy; `clearhead bench --ray local --workers N` uses several where Ray is installed.
 Here shards come in random order, so that a run that `--minutes` stops holds a random sample; the same command goes on
-from there. With `--tf32` the perturbed inputs of metrics are multiplied in
-tf32, which is several times as fast; explanations are computed in float32 all the same.
+from there. With `--tf32` the perturbed inputs of metrics are multiplied in tf32, which is several times as fast;
+explanations are computed in float32 all the same.
 """
 
 import argparse
