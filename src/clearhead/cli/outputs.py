@@ -154,10 +154,18 @@ def _warn_of_unread(explanations: "Sequence[Explanation]") -> None:
     """Print to stderr how many texts were cut, which files of many explanations tell one by one only."""
     from clearhead.model.coverage import READ_SHARE
 
-    count = sum(READ_SHARE in explanation.diagnostics for explanation in explanations)
-    if count:
-        advice = "--overflow windows reads all of it; read_share in diagnostics is the share that was read."
-        print(f"{count} of {len(explanations)} texts were cut off: {advice}", file=sys.stderr)
+    cut = [explanation for explanation in explanations if READ_SHARE in explanation.diagnostics]
+    if cut:
+        advice = "read_share in diagnostics is the share that was read."
+        if all(map(_has_windows, cut)):
+            advice = f"--overflow windows reads all of it; {advice}"
+        print(f"{len(cut)} of {len(explanations)} texts were cut off: {advice}", file=sys.stderr)
+
+
+def _has_windows(explanation: "Explanation") -> bool:
+    """Return whether windows are defined for it: for single texts, but not for what stands at one position."""
+    at_position = "focus" in explanation.diagnostics or explanation.target.span is not None
+    return isinstance(explanation.text, str) and not at_position
 
 
 def announce_file(out: Path) -> None:
