@@ -21,6 +21,10 @@ MISTAKES = {
     "clouds": (["words", "x", "--clouds"], "--out FILE.html"),
     "words into a picture": (["words", "x", "--out", "x.png"], ".html"),
     "column of a text": (["explain", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of images of a text": (
+        ["explain", "good", "--image-column", "photo"],
+        "--image-column photo names a column",
+    ),
     "column of a text, compared": (["compare", "good", "--text-column", "remark"], "a text has no columns"),
     "column of a text, planned": (["plan", "good", "--text-column", "remark"], "a text has no columns"),
     "column of a text's words": (["words", "good", "--text-column", "remark"], "a text has no columns"),

@@ -48,6 +48,7 @@ def check_path(
     page_options: Mapping[str, bool] | None = None,
     endings: Sequence[str] = FILE_ENDINGS,
     inputs: Iterable[str | Path] = (),
+    flag: str = "--out",
 ) -> None:
     """Raise BadOption for an ending or a folder that cannot be written, or for an input, before any work is done.
 
@@ -56,7 +57,7 @@ def check_path(
     if not is_page(out):
         _refuse_page_options(page_options or {})
     if out is not None:
-        _check_file(out, endings)
+        _check_file(out, endings, flag)
         refuse_overwriting(out, inputs)
 
 
@@ -66,9 +67,9 @@ def _refuse_page_options(page_options: Mapping[str, bool]) -> None:
             raise BadOption(f"{flag} is shown on a page: add --out FILE.html.")
 
 
-def _check_file(out: Path, endings: Sequence[str]) -> None:
+def _check_file(out: Path, endings: Sequence[str], flag: str) -> None:
     if _ending(out) not in endings:
-        raise BadOption(f"Invalid --out '{out.name}': the ending must be one of {', '.join(endings)}.")
+        raise BadOption(f"Invalid {flag} '{out.name}': the ending must be one of {', '.join(endings)}.")
     _refuse_folder(out)
     check_folder(out)
     if _ending(out) == ".pdf":
