@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from helpers.tiny_heads import labelling_bert
 from helpers.tiny_models import network, text_model
 from helpers.tiny_tokenizers import blank_tokenizer, byte_tokenizer, word_piece_tokenizer
+from helpers.two_towers import sentence_model
 
 import clearhead
 from clearhead import Target, UnsupportedModel
@@ -235,3 +237,20 @@ def test_a_model_without_room_for_a_text_has_no_windows():
     explained = clearhead.load(network("bert"), word_piece_tokenizer(limit=2))
     with pytest.raises(UnsupportedModel, match="no room for a text"):
         clearhead.explain(explained, "good", overflow="windows")
+
+
+@pytest.mark.parametrize("overflow", ["error", "windows"])
+@pytest.mark.parametrize("head", ["pair", "words", "towers"])
+def test_what_has_no_windows_is_refused_with_what_to_do(head, overflow):
+    inputs = (LONG, "a film") if head != "words" else LONG
+    models = {"pair": text_model, "words": labelling_bert, "towers": sentence_model}
+    with pytest.raises(TooLong, match=r"at most .* (cut into windows|Windows are not defined).*overflow='truncate'"):
+        clearhead.explain(models[head](), inputs, overflow=overflow)
+
+
+def test_among_many_pairs_the_one_that_is_too_long_is_named(text):
+    pairs = [("a film", "good"), (LONG, "bad")]
+    with pytest.raises(TooLong, match="The input 'a film is not good"):
+        clearhead.explain(text, pairs, overflow="windows")
+    with pytest.raises(BadInput, match="A text of input 2 is empty"):
+        clearhead.explain(text, [("a film", "good"), ("a film", " ")])

@@ -185,6 +185,14 @@ def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
         read_sources([f"{tmp_path}/*.pdf"])
 
 
+@pytest.mark.parametrize("command", ["ask", "explain"])
+def test_no_source_is_replaced_by_the_output(run, tmp_path, command):
+    notes = tmp_path / "notes.md"
+    notes.write_text("The Seine.")
+    result = run(command, "Which river?", "--sources", str(tmp_path / "*.md"), "--out", str(notes))
+    assert_one_line(*result, "is an input, which the output would replace")
+
+
 def test_files_of_one_name_are_different_sources(tmp_path):
     texts = {"france": "The Seine.", "austria": "The Danube."}
     for folder, text in texts.items():

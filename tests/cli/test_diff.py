@@ -50,3 +50,11 @@ def test_mistakes_are_one_line(run, model, task, tmp_path):
     assert_one_line(*run("diff", model, model, "--task", task, "--out", str(tmp_path / "a.txt")), ".html")
     assert_one_line(*run("diff", model, model, "--task", task, "-o", "layer=1"), "--method")
     assert_one_line(*run("snapshot", "--task", task, "--out", str(tmp_path / "a.html")), ".json")
+
+
+@pytest.mark.parametrize("command", [["diff", "a.json", "b.json"], ["snapshot", "--task", "a.json"]])
+def test_no_input_is_replaced_by_the_output(run, tmp_path, monkeypatch, command):
+    (tmp_path / "a.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert_one_line(*run(*command, "--out", "./a.json"), "'a.json' is an input, which the output would replace")
+    assert (tmp_path / "a.json").read_text() == "{}"

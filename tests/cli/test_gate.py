@@ -59,7 +59,7 @@ def test_another_model_fails_with_reports(run, baseline, tmp_path):
 def test_mistakes_are_one_line(run, model, task, baseline, tmp_path):
     assert_one_line(*run("check", str(tmp_path / "missing.json"), "-m", model), "cannot be read")
     assert_one_line(*run("check", baseline, "--max-shift", "7"), "max_shift")
-    assert_one_line(*run("check", baseline, "--junit", str(tmp_path / "a.txt")), ".xml")
+    assert_one_line(*run("check", baseline, "--junit", str(tmp_path / "a.txt")), "Invalid --junit 'a.txt'")
     (tmp_path / "other.tsv").write_text("text\tlabel\nanother text\tpositive\n")
     assert_one_line(*run("check", baseline, "--task", str(tmp_path / "other.tsv")), "not of the same inputs")
     assert_one_line(*run("audit", model, task, "--out", str(tmp_path / "a.txt")), ".html")

@@ -173,3 +173,15 @@ def test_a_focus_that_no_row_has_is_one_line(run, labeller, labelled_table, tmp_
     flags = ["explain", labelled_table, "--model", labeller, "--no-check", "--focus", "nowhere"]
     for name in ("out.jsonl", "out.html"):
         assert_one_line(*run(*flags, "--out", str(tmp_path / name)), "No row can be explained. Row 1")
+
+
+@pytest.mark.parametrize("overflow", ["error", "windows"])
+def test_a_long_text_of_labelled_words_is_refused_in_one_line(run, labeller, overflow):
+    result = run("explain", f"{TEXT} . " * 30, "--model", labeller, "--overflow", overflow)
+    assert_one_line(*result, "use --overflow truncate, or give the passage around it")
+
+
+def test_windows_are_not_advised_where_there_are_none(run, labeller):
+    code, _, errors = run("explain", f"{TEXT} . " * 30, "--model", labeller, "--overflow", "truncate", "--no-check")
+    assert code == 0
+    assert "1 of 1 texts were cut off" in errors and "windows" not in errors

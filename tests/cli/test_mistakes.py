@@ -4,6 +4,7 @@ import re
 
 import pytest
 from helpers.commands import TEXT, assert_one_line
+from helpers.saved_models import save_answer_model
 
 import clearhead
 from clearhead.cli import main
@@ -21,6 +22,10 @@ MISTAKES = {
     "clouds": (["words", "x", "--clouds"], "--out FILE.html"),
     "words into a picture": (["words", "x", "--out", "x.png"], ".html"),
     "column of a text": (["explain", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of images of a text": (
+        ["explain", "good", "--image-column", "photo"],
+        "--image-column photo names a column",
+    ),
     "column of a text, compared": (["compare", "good", "--text-column", "remark"], "a text has no columns"),
     "column of a text, planned": (["plan", "good", "--text-column", "remark"], "a text has no columns"),
     "column of a text's words": (["words", "good", "--text-column", "remark"], "a text has no columns"),
@@ -145,3 +150,10 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr("clearhead.cli.outputs.check_path", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["explain", "x"])
+
+
+def test_a_class_of_a_model_that_answers_with_a_span(run, tmp_path):
+    saved = str(save_answer_model(tmp_path))
+    for flag in ("--target", "--versus"):
+        result = run("explain", "who?", "a good film", "--pair", "-m", saved, flag, "1", "--no-check")
+        assert_one_line(*result, "leave out --target and --versus to explain its own")

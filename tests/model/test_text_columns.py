@@ -49,8 +49,14 @@ def random_pairs(count):
     return list(zip(random_texts(count, 5, seed=1), random_texts(count, 5, seed=2), strict=True))
 
 
-@pytest.mark.parametrize("overflow", ["truncate", "windows"])
-@pytest.mark.parametrize("texts", [random_texts(200), random_pairs(100)], ids=["texts", "pairs"])
+TEXTS = random_texts(200)
+
+
+@pytest.mark.parametrize(
+    ("texts", "overflow"),
+    [(TEXTS, "truncate"), (TEXTS, "windows"), (random_pairs(100), "truncate")],
+    ids=["texts-truncate", "texts-windows", "pairs-truncate"],
+)
 def test_texts_are_encoded_as_one_by_one(model, texts, overflow):
     encoded = encode_all(model, texts, overflow=overflow)
     assert isinstance(encoded, TextColumns)

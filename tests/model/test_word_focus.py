@@ -7,7 +7,7 @@ from helpers.tiny_models import network
 from helpers.tiny_tokenizers import byte_tokenizer
 
 import clearhead
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import BadInput, BadOption, TooLong
 from clearhead.model.batches import Item
 from clearhead.model.focused_inputs import describe_focus
 from clearhead.model.inputs import encode
@@ -104,7 +104,7 @@ def test_what_cannot_be_explained_is_refused(options, message):
 
 
 def test_long_texts_have_no_windows():
-    with pytest.raises(clearhead.UnsupportedModel, match="passage around it"):
+    with pytest.raises(TooLong, match="passage around it"):
         clearhead.explain(labelling_bert(), "good film " * 60, focus="film", overflow="windows", check=False)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from clearhead.errors import BadInput
-from clearhead.evaluation.top_words import ClassWord, Overlap
+from clearhead.evaluation.top_words import ClassWord, Overlap, overlap
 from clearhead.views import class_words
 
 TOPS = {
@@ -26,6 +26,14 @@ def test_the_sentence_is_about_ten_words_or_as_many_as_there_are():
     rows = [Overlap(5, 1, 0.2), Overlap(10, 4, 0.4), Overlap(20, 9, 0.45)]
     assert class_words.overlap_line(rows) == "Of the top 10, two classes share 4 (40.0 %)."
     assert class_words.overlap_line([Overlap(3, 1, 1 / 3)]) == "Of the top 3, two classes share 1 (33.3 %)."
+
+
+def test_the_words_that_two_of_several_classes_share_are_no_sum_over_pairs():
+    row = overlap([["a", "b"], ["a", "b"], ["a", "c"]], 2)
+    assert row.count == 4
+    assert class_words.overlap_line([row]) == "Of the top 2, two classes share 1.33 on average (66.7 %)."
+    page = class_words.summary({}, [row])
+    assert '<td class="ch-n">1.33</td>' in page
 
 
 def test_word_clouds_repeat():

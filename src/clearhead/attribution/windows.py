@@ -16,7 +16,7 @@ from clearhead.attribution.effects import mean_effect
 from clearhead.attribution.input_context import describe_predictions
 from clearhead.attribution.method import MethodSpec
 from clearhead.engine.context import eager_inference
-from clearhead.errors import Argument, BadInput, UnsupportedModel
+from clearhead.errors import UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.model.coverage import COVERAGE, UNKNOWN_TOKEN, describe_coverage
 from clearhead.model.inputs import Encoded, Item, collate
@@ -90,25 +90,9 @@ def _report(batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]
 
 def windows_of(model: Model, encoded: Encoded) -> list[Encoded]:
     """Return the half-overlapping windows of a text, each with the special tokens of the whole."""
-    _check_has_windows(model, encoded)
     # The same for all windows, which have different tokens in the middle only.
     inner = _inner_slice(encoded.item)
     return [_cut_window(encoded, inner, window) for window in _window_slices(model, encoded)]
-
-
-def _check_has_windows(model: Model, encoded: Encoded) -> None:
-    _require_single_text(encoded.item)
-    if model.is_positional:
-        raise UnsupportedModel(
-            "Windows are not defined for what stands at one position (answer spans, labels of words, masked words): "
-            "give the passage around it."
-        )
-
-
-def _require_single_text(item: Item) -> None:
-    if isinstance(item.text, tuple):
-        truncate = Argument("overflow", "truncate")
-        raise BadInput("A pair of texts cannot be cut into windows: use ", truncate, ", or explain shorter texts.")
 
 
 def _inner_slice(item: Item) -> slice:

@@ -65,12 +65,28 @@ def read_sources(arguments: Sequence[str] | None) -> Any:
     """Return documents by file name, or the word that says how the prompt itself is divided."""
     if not arguments:
         return None
-    if len(arguments) == 1 and arguments[0] in DIVISIONS:
+    if _is_division(arguments):
         return arguments[0]
-    # Patterns may overlap.
-    paths = dict.fromkeys(chain.from_iterable(map(_find_files, arguments)))
+    paths = _list_source_files(arguments)
     counts = Counter(path.name for path in paths)
     return {_name_file(path, counts): read_text(path).strip() for path in paths}
+
+
+def list_files(images: Sequence[Path] | None, sources: Sequence[str] | None) -> list[Path]:
+    """Return the pictures and the documents of a prompt."""
+    return [*(images or ()), *_list_source_files(sources)]
+
+
+def _list_source_files(arguments: Sequence[str] | None) -> list[Path]:
+    """Return the documents that --sources names, none if it says how the prompt itself is divided."""
+    if not arguments or _is_division(arguments):
+        return []
+    # Patterns may overlap.
+    return list(dict.fromkeys(chain.from_iterable(map(_find_files, arguments))))
+
+
+def _is_division(arguments: Sequence[str]) -> bool:
+    return len(arguments) == 1 and arguments[0] in DIVISIONS
 
 
 def _name_file(path: Path, counts: Mapping[str, int]) -> str:

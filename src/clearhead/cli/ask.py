@@ -80,7 +80,7 @@ def ask(
 
     clearhead ask answers.jsonl --answer column:answer --versus column:foil --out answers.html
     """
-    outputs.check_path(out, inputs=[*prompts, *(image or ())])
+    outputs.check_path(out, inputs=[*prompts, *answers.list_files(image, sources)])
     check_text_column(prompts, text_column)
     flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens, sources)
     settings = {"precision": precision, "batch_size": batch_size, **flags.settings}

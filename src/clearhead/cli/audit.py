@@ -45,7 +45,7 @@ def audit(
 
     Example: clearhead audit my-model dev.tsv --out audit.html
     """
-    outputs.check_path(out, endings=tuple(WRITERS))
+    outputs.check_path(out, endings=tuple(WRITERS), inputs=[task])
     spec = choose_method(method, method_options)
     # Imported here because they import torch, without which mistakes in flags answer at once.
     from clearhead.data.read import read_task

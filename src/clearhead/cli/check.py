@@ -64,8 +64,8 @@ def check(
 
     Example: clearhead check baseline.json --model my-model --task dev.tsv --junit reasons.xml
     """
-    outputs.check_path(junit, endings=(".xml",))
-    outputs.check_path(markdown, endings=(".md",))
+    outputs.check_path(junit, endings=(".xml",), flag="--junit")
+    outputs.check_path(markdown, endings=(".md",), flag="--markdown")
     # Imported here because they import torch, without which mistakes in flags answer at once.
     from clearhead.drift.check_reasons import check_reasons
     from clearhead.drift.gate import Thresholds

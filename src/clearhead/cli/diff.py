@@ -48,7 +48,7 @@ def diff(
 
     Example: clearhead diff old/ new/ --task dev.tsv --out diff.html
     """
-    outputs.check_path(out, endings=tuple(WRITERS))
+    outputs.check_path(out, endings=tuple(WRITERS), inputs=[model_a, model_b, task or ""])
     spec = choose_method(method, method_options)
     # Imported here because they import torch, without which mistakes in flags answer at once.
     from clearhead.drift.compare_models import diff as compare

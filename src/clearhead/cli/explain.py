@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import answers, options, outputs, towers
+from clearhead.cli.answers import list_files
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
 from clearhead.cli.inputs import InputReader, check_inputs, check_text_column, gather_choices
@@ -98,7 +99,7 @@ def explain(
     """
     table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard, ray, workers)
     streamed = _check_flags(
-        inputs, image or (), out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text
+        inputs, list_files(image, sources), out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text
     )
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
@@ -176,7 +177,7 @@ def _deliver(
 
 def _check_flags(
     inputs: Sequence[str],
-    images: Sequence[Path],
+    files: Sequence[Path],
     out: Path | None,
     table: TableFlags,
     page_options: Mapping[str, bool],
@@ -189,8 +190,8 @@ def _check_flags(
         # First: a table that does not exist is no reason to refuse what only tables have.
         check_inputs(inputs, table.input_column, as_text=as_text)
     endings = (*outputs.FILE_ENDINGS, ".csv") if are_tables(inputs) else outputs.FILE_ENDINGS
-    outputs.check_path(out, page_options=page_options, endings=endings, inputs=[*inputs, *images])
-    check_text_column(inputs, table.input_column)
+    outputs.check_path(out, page_options=page_options, endings=endings, inputs=[*inputs, *files])
+    check_text_column(inputs, table.input_column, table.input_flag)
     if not streamed:
         table.refuse_stream_flags()
     return streamed

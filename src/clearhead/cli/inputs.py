@@ -31,11 +31,11 @@ ENCODING_ADVICE = "Name its encoding, for example --encoding latin-1, or save it
 Row = dict[str, Any]
 
 
-def check_text_column(arguments: Sequence[str], text_column: str | None) -> None:
-    """Raise BadOption if --text-column is given without a table, before any work is done."""
+def check_text_column(arguments: Sequence[str], text_column: str | None, flag: str = "--text-column") -> None:
+    """Raise BadOption if a column of texts or images is given without a table, before any work is done."""
     if text_column is not None and not any(map(names_table, arguments)):
         raise BadOption(
-            f"--text-column {text_column} names a column of a table, but no table was given, and a text has no "
+            f"{flag} {text_column} names a column of a table, but no table was given, and a text has no "
             f"columns. Leave it out, or give a table: {', '.join(TABLE_ENDINGS)}."
         )
 

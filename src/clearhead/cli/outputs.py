@@ -48,6 +48,7 @@ def check_path(
     page_options: Mapping[str, bool] | None = None,
     endings: Sequence[str] = FILE_ENDINGS,
     inputs: Iterable[str | Path] = (),
+    flag: str = "--out",
 ) -> None:
     """Raise BadOption for an ending or a folder that cannot be written, or for an input, before any work is done.
 
@@ -56,7 +57,7 @@ def check_path(
     if not is_page(out):
         _refuse_page_options(page_options or {})
     if out is not None:
-        _check_file(out, endings)
+        _check_file(out, endings, flag)
         refuse_overwriting(out, inputs)
 
 
@@ -66,9 +67,9 @@ def _refuse_page_options(page_options: Mapping[str, bool]) -> None:
             raise BadOption(f"{flag} is shown on a page: add --out FILE.html.")
 
 
-def _check_file(out: Path, endings: Sequence[str]) -> None:
+def _check_file(out: Path, endings: Sequence[str], flag: str) -> None:
     if _ending(out) not in endings:
-        raise BadOption(f"Invalid --out '{out.name}': the ending must be one of {', '.join(endings)}.")
+        raise BadOption(f"Invalid {flag} '{out.name}': the ending must be one of {', '.join(endings)}.")
     _refuse_folder(out)
     check_folder(out)
     if _ending(out) == ".pdf":
@@ -154,10 +155,18 @@ def _warn_of_unread(explanations: "Sequence[Explanation]") -> None:
     """Print to stderr how many texts were cut, which files of many explanations tell one by one only."""
     from clearhead.model.coverage import READ_SHARE
 
-    count = sum(READ_SHARE in explanation.diagnostics for explanation in explanations)
-    if count:
-        advice = "--overflow windows reads all of it; read_share in diagnostics is the share that was read."
-        print(f"{count} of {len(explanations)} texts were cut off: {advice}", file=sys.stderr)
+    cut = [explanation for explanation in explanations if READ_SHARE in explanation.diagnostics]
+    if cut:
+        advice = "read_share in diagnostics is the share that was read."
+        if all(map(_has_windows, cut)):
+            advice = f"--overflow windows reads all of it; {advice}"
+        print(f"{len(cut)} of {len(explanations)} texts were cut off: {advice}", file=sys.stderr)
+
+
+def _has_windows(explanation: "Explanation") -> bool:
+    """Return whether windows are defined for it: for single texts, but not for what stands at one position."""
+    at_position = "focus" in explanation.diagnostics or explanation.target.span is not None
+    return isinstance(explanation.text, str) and not at_position
 
 
 def announce_file(out: Path) -> None:

@@ -59,7 +59,7 @@ def snapshot(
     allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Save a model's answers on a task and the reasons for them, to compare another model with later."""
-    outputs.check_path(out, endings=(".json",))
+    outputs.check_path(out, endings=(".json",), inputs=[task])
     spec = choose_method(method, method_options)
     # Imported here because they import torch, without which mistakes in flags answer at once.
     from clearhead.drift.snapshot import snapshot as take_snapshot

@@ -67,6 +67,10 @@ class TableFlags:
         return self.image_column or self.text_column
 
     @property
+    def input_flag(self) -> str:
+        return "--image-column" if self.image_column else "--text-column"
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Arguments of `clearhead.explain_table`, except for where it computes."""
         settings = {**asdict(self), "columns": self.passed}

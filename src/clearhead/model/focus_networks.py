@@ -102,8 +102,15 @@ def _count_columns(focus_BT: Tensor) -> int:
 def _average_tokens(logits_BNC: Tensor, is_marked_BN: Tensor) -> Tensor:
     # Rows with fewer tokens are filled up with some that do not count.
     count_B1 = is_marked_BN.sum(1, keepdim=True).clamp(min=1)
-    weight_BN = is_marked_BN / count_B1
-    return (logits_BNC * weight_BN[..., None].to(logits_BNC.dtype)).sum(1)
+    weight_BN = _divide(is_marked_BN, count_B1, logits_BNC.dtype)
+    return (logits_BNC * weight_BN[..., None]).sum(1)
+
+
+def _divide(marks: Tensor, count: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return marks divided by their number, in the type of the logits."""
+    # Truth values would be divided in torch's default type, and a type of 16 bits cannot hold every count.
+    wide = torch.promote_types(dtype, torch.float32)
+    return (marks.to(wide) / count).to(dtype)
 
 
 def _continue_name(name: str) -> str:
@@ -153,8 +160,8 @@ class PixelNetwork(FocusNetwork):
 
     def select(self, logits: Tensor, focus: Tensor) -> Tensor:
         count_B = focus.flatten(1).sum(1).clamp(min=1)
-        weight_BPQ = focus / count_B[:, None, None]
-        weighted_BCPQ = logits * weight_BPQ[:, None].to(logits.dtype)
+        weight_BPQ = _divide(focus, count_B[:, None, None], logits.dtype)
+        weighted_BCPQ = logits * weight_BPQ[:, None]
         return weighted_BCPQ.flatten(2).sum(2)
 
 

@@ -228,18 +228,27 @@ def _encode_together(encoder: TextEncoder, inputs: Sequence[Any], start: int = 0
 
 
 def _encode_numbered(model: Model, overflow: str, source: Any, number: int, *, has_number: bool) -> Encoded:
-    if has_number and isinstance(source, str) and not source.strip():
-        raise BadInput(f"Input {number} is empty: there is nothing to explain. Leave it out.")
+    raw, _ = split_focus(source)
+    if has_number:
+        _refuse_empty(raw, number)
     try:
         return encode(model, source, overflow=overflow)
     except TooLong as error:
-        raise (_name_text(error, source) if has_number else error) from None
+        raise (_name_text(error, raw) if has_number else error) from None
+
+
+def _refuse_empty(source: Any, number: int) -> None:
+    """Raise BadInput with the number of an input that is an empty text, or a pair with one."""
+    texts = source if _is_pair(source) else [source]
+    if any(isinstance(text, str) and not text.strip() for text in texts):
+        name = "A text of input" if _is_pair(source) else "Input"
+        raise BadInput(f"{name} {number} is empty: there is nothing to explain. Leave it out.")
 
 
 def _name_text(error: TooLong, source: Any) -> TooLong:
     """Return the error with the beginning of the text: among many inputs, it tells which one is meant."""
-    if not isinstance(source, str):
-        return error
+    if _is_pair(source):
+        source = " ".join(source)
     fact = error.fact.replace("The input", f"The input '{_clip(source)} …'", 1)
     return TooLong(fact, *error.args[1:])
 

@@ -17,7 +17,7 @@ from clearhead.model.model import Model
 from clearhead.model.picture_embedding import evaluation_mode
 from clearhead.model.picture_span import Area, PictureSpan
 from clearhead.model.tensor_inputs import describe_ids
-from clearhead.model.text_inputs import encode_text
+from clearhead.model.text_inputs import JOINT_ADVICE, encode_text
 
 TEXT_TENSORS = ("input_ids", "token_type_ids", "position_ids")
 
@@ -75,7 +75,7 @@ def _encode_words(model: Model, text: str, overflow: str) -> Encoded:
     # Limits of a text are those of the stock network, whose positions count words only.
     reader = Model(model.network.network, model.processor.tokenizer, name=model.name)
     _refuse_windows(overflow)
-    return encode_text(reader, text, overflow)
+    return encode_text(reader, text, overflow, advice=JOINT_ADVICE)
 
 
 def _refuse_windows(overflow: str) -> None:

@@ -16,7 +16,7 @@ from clearhead.model.loading import as_model, load
 from clearhead.model.model import Model
 from clearhead.model.objects import wrap_objects
 from clearhead.model.sentence_folders import SentenceFolder
-from clearhead.model.text_inputs import encode_text
+from clearhead.model.text_inputs import JOINT_ADVICE, encode_text
 from clearhead.model.tower_processor import TowerProcessor
 from clearhead.model.two_towers import FIRST, SECOND, DualEncoder, Tower, make_text_pair_encoder
 
@@ -145,7 +145,7 @@ def _make_nothing(model: Model) -> Tensor:
 def _encode(tower: Model, model: Model, source: Any, overflow: str) -> Encoded:
     if tower.takes_images:
         return encode_image(tower, source)
-    encoded = encode_text(tower, source, overflow)
+    encoded = encode_text(tower, source, overflow, advice=JOINT_ADVICE)
     length = _dual_encoder(model).padded_length
     return encoded if length is None else _pad_text(tower, encoded, length)
 

@@ -183,7 +183,11 @@ def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
 def _require_no_class(target: Target) -> None:
     # The logits of a span are tokens: a class index would silently name a token.
     if target.index is not None or target.versus is not None:
-        raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
+        target_argument, versus = Argument("target"), Argument("versus")
+        raise BadInput(
+            *("This model answers with a span, not with a class: leave out ", target_argument, " and ", versus),
+            " to explain its own, or give Target(span=(start, end)) in Python.",
+        )
 
 
 def span_sides(span: Span) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ from clearhead.model.batches import (
 )
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.text_encodings import Encodings, tokenise_many
-from clearhead.model.text_inputs import Text, knows_offsets
+from clearhead.model.text_inputs import Text, knows_offsets, may_be_longer
 from clearhead.model.word_columns import Characters, PlacedOffsets, TextWords, TokenColumns, WordColumns, shrink
 
 TEXTS_PER_CALL = 256
@@ -248,12 +248,16 @@ def _skip_spaces(spans: Array, segment: Array, characters: Characters) -> Array:
 
 def _is_valid(model: Model, columns: TextColumns, overflow: str) -> bool:
     """Return whether every text has tokens of its own, and not more than the model takes."""
-    limit = max_tokens(model)
-    if limit is not None and overflow != "windows" and columns.lengths.max() > limit:
+    if not may_be_longer(model, columns.texts[0], overflow) and _is_too_long(model, columns):
         return False
     # Sums from start to start: texts without any token have none of their own either.
     own = _sum_before(~columns.special)
     return bool(np.diff(own[columns.starts]).min() > 0)
+
+
+def _is_too_long(model: Model, columns: TextColumns) -> bool:
+    limit = max_tokens(model)
+    return limit is not None and int(columns.lengths.max()) > limit
 
 
 def _join(chunks: Sequence[TextColumns]) -> TextColumns:

@@ -11,12 +11,25 @@ from clearhead.model.piece_offsets import place_pieces
 Text = str | tuple[str, str]
 Advice = Sequence[str | Argument]
 OVERFLOW_CHOICES = ("error", "truncate", "windows")
+TRUNCATE = Argument("overflow", "truncate")
 OVERFLOW_ADVICE = (
     " Use ",
-    Argument("overflow", "truncate"),
+    TRUNCATE,
     " to explain the beginning, or ",
     Argument("overflow", "windows"),
     " to explain overlapping windows and stitch them together.",
+)
+# What has no windows.
+PAIR_ADVICE = (" A pair of texts cannot be cut into windows: use ", TRUNCATE, ", or explain shorter texts.")
+POSITION_ADVICE = (
+    " Windows are not defined for what stands at one position (answer spans, labels of words, masked words): use ",
+    TRUNCATE,
+    ", or give the passage around it.",
+)
+JOINT_ADVICE = (
+    " A text beside another input cannot be cut into windows: use ",
+    TRUNCATE,
+    ", or explain shorter texts.",
 )
 # A part of a prompt would have another answer.
 PROMPT_ADVICE = (" Shorten the prompt.",)
@@ -25,19 +38,30 @@ NETWORK_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def encode_text(
-    model: Model, text: Text, overflow: str, *, add_special_tokens: bool = True, advice: Advice = OVERFLOW_ADVICE
+    model: Model, text: Text, overflow: str, *, add_special_tokens: bool = True, advice: Advice | None = None
 ) -> Encoded:
     """Tokenise a text or pair; `overflow` is what to do with too many tokens (`OVERFLOW_CHOICES`).
 
-    `advice` ends the message about too many tokens.
+    `advice` ends the message about too many tokens; only a text without it has windows.
     """
     _validate_text(text)
     values = tokenise(model, _split_pair(text), overflow, add_special_tokens=add_special_tokens)
-    if overflow != "windows":
-        validate_length(model, len(values["input_ids"]), advice)
+    if advice or not may_be_longer(model, text, overflow):
+        validate_length(model, len(values["input_ids"]), advice or _advise_on_length(model, text))
     item = _make_item(model, text, values)
     _require_content(item)
     return Encoded(item, select_inputs(values))
+
+
+def may_be_longer(model: Model, text: Text, overflow: str) -> bool:
+    """Return whether a text may have more tokens than the model takes, because it is explained in windows."""
+    return overflow == "windows" and _advise_on_length(model, text) is OVERFLOW_ADVICE
+
+
+def _advise_on_length(model: Model, text: Text) -> Advice:
+    if model.is_positional:
+        return POSITION_ADVICE
+    return OVERFLOW_ADVICE if isinstance(text, str) else PAIR_ADVICE
 
 
 def select_inputs(values: Any) -> dict[str, Any]:

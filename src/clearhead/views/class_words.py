@@ -19,7 +19,14 @@ BAR_WIDTH_REM = 4
 def overlap_line(overlaps: "Sequence[Overlap]") -> str:
     """Say in a sentence what two classes share of their ten top words, or of as many as there are."""
     row = _longest_short_row(overlaps)
-    return f"Of the top {row.k}, two classes share {row.count} ({format_percent(row.share)})."
+    shared = _format_shared(row)
+    on_average = "" if shared == str(row.count) else " on average"
+    return f"Of the top {row.k}, two classes share {shared}{on_average} ({format_percent(row.share)})."
+
+
+def _format_shared(row: "Overlap") -> str:
+    # The count is the sum over all pairs of classes, the share that of one pair.
+    return f"{row.share * row.k:.3g}"
 
 
 def _longest_short_row(overlaps: "Sequence[Overlap]") -> "Overlap":
@@ -98,4 +105,4 @@ def _render_overlaps(overlaps: "Sequence[Overlap]") -> str:
 
 
 def _overlap_cells(row: "Overlap") -> tuple[str, str, str]:
-    return str(row.k), str(row.count), format_percent(row.share)
+    return str(row.k), _format_shared(row), format_percent(row.share)
