@@ -2,19 +2,15 @@
 
 import pytest
 import torch
-from transformers import PretrainedConfig, PreTrainedModel
+from helpers.tiny_models import network
 
 from clearhead.model.focus_networks import PixelNetwork, TokenNetwork
-
-
-def unused_network():
-    return PreTrainedModel(PretrainedConfig())
 
 
 def test_the_mean_of_tokens_has_the_precision_of_the_logits():
     logits_BTC = torch.randn(1, 5, 3, dtype=torch.float64)
     focus_BT = torch.tensor([[0, 1, 1, 1, 0]])
-    ours = TokenNetwork(unused_network()).select(logits_BTC, focus_BT)
+    ours = TokenNetwork(network("bert")).select(logits_BTC, focus_BT)
     torch.testing.assert_close(ours, logits_BTC[:, 1:4].mean(1), rtol=1e-14, atol=1e-14)
 
 
@@ -22,5 +18,5 @@ def test_the_mean_of_tokens_has_the_precision_of_the_logits():
 def test_the_mean_of_pixels_has_the_precision_of_the_logits(dtype, tolerance):
     logits_BCPQ = torch.rand(1, 2, 30, 31, dtype=dtype)
     focus_BPQ = torch.ones(1, 30, 31, dtype=torch.long)
-    ours = PixelNetwork(unused_network()).select(logits_BCPQ, focus_BPQ)
+    ours = PixelNetwork(network("bert")).select(logits_BCPQ, focus_BPQ)
     torch.testing.assert_close(ours, logits_BCPQ.double().mean((2, 3)).to(dtype), rtol=tolerance, atol=tolerance)
