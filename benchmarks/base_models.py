@@ -169,15 +169,21 @@ def make_parser(description: str, *, jobs: int) -> argparse.ArgumentParser:
     return parser
 
 
-def is_selected(run: Run, patterns: list[str] | None) -> bool:
-    """Return whether the run's name matches one of the patterns; every run does if there are none."""
-    return patterns is None or any(fnmatch(run.name, pattern) for pattern in patterns)
+def select_runs(runs: Iterable[Run], patterns: list[str] | None) -> list[Run]:
+    """Return the runs whose names match one of the patterns, or all without patterns; stop if no name does."""
+    named = {run.name: run for run in runs}
+    if patterns is None:
+        return list(named.values())
+    selected = [run for name, run in named.items() if any(fnmatch(name, pattern) for pattern in patterns)]
+    if not selected:
+        raise SystemExit(f"No run is called {' or '.join(patterns)}. Runs: {', '.join(named)}.")
+    return selected
 
 
 def execute_all(runs: Iterable[Run], folders: Folders, arguments: argparse.Namespace, *flags: str) -> None:
     """Execute the selected runs, some at a time; `flags` are further arguments of each."""
     folders.out.mkdir(parents=True, exist_ok=True)
-    selected = [run for run in runs if is_selected(run, arguments.only)]
+    selected = select_runs(runs, arguments.only)
     common = ["--device", arguments.device, "--shard", "64", *flags]
     print(command(), flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:

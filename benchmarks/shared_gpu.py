@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from base_models import Folders, Run, is_selected, limit_examples, list_default_runs, list_paper_runs, make_parser
+from base_models import Folders, Run, limit_examples, list_default_runs, list_paper_runs, make_parser, select_runs
 from yardstick import command
 
 from clearhead.bench.benchmark import BENCHMARKS
@@ -109,9 +109,8 @@ def main() -> None:
     folders = Folders(arguments.data, arguments.models, arguments.out)
     runner = SharedGpu(arguments.jobs, time.monotonic() + 60 * arguments.minutes, arguments.tf32)
     print(command(), flush=True)
-    for run in map(limit_examples, [*list_paper_runs(folders), *list_default_runs(folders)]):
-        if is_selected(run, arguments.only):
-            print(_complete(run, folders.out, runner, arguments), flush=True)
+    for run in select_runs([*list_paper_runs(folders), *list_default_runs(folders)], arguments.only):
+        print(_complete(limit_examples(run), folders.out, runner, arguments), flush=True)
 
 
 def _complete(run: Run, out: Path, runner: SharedGpu, arguments: argparse.Namespace) -> str:
